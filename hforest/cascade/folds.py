@@ -10,7 +10,7 @@ from .. import growth, tree
 from ..core import check, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
-from ..tree.callers import grown, join_any
+from ..tree.callers import grown, join_any, trusted
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest, such as `growth.grow`; functools.partial binds settings."""
@@ -88,6 +88,7 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
 
 def predicted(forest: Forest, x: np.ndarray | growth.Samples) -> np.ndarray:
     """Returns class vectors of samples; both arguments have been checked."""
+    forest = trusted(forest)
     with check.unchecked():
         return tree.predict(forest, x)
 
@@ -131,7 +132,7 @@ class Samples(NamedTuple):
 
     def more(self, rows: np.ndarray | slice = slice(None)) -> dict[str, Any]:
         """Returns the argument with the weights of some samples, or no argument without weights."""
-        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
+        return {} if self.weight is None else {"sample_weight": self.weight[rows].copy()}
 
 
 def weights(y: np.ndarray, n_classes: int, sample_weight: Any, class_weight: Any) -> np.ndarray:
@@ -184,7 +185,7 @@ def grow_bootstrap(
     counts = in_bag_counts(len(samples.x), n_trees, seed, place)
     rng = key(seed, *place, 0)
     return grown(
-        name, grower, samples.some(), samples.y, n_classes, bootstrap=counts, rng=rng, **samples.more()
+        name, grower, samples.some(), samples.y.copy(), n_classes, bootstrap=counts, rng=rng, **samples.more()
     )
 
 

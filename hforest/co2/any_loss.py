@@ -48,7 +48,8 @@ class Node:
             "pass a row for each sample",
         )  # fmt: skip
         self.weight = checks.weight_of(labels, sample_weight, some_above_0=some_above_0)
-        self.x, self.y, self.loss = x, labels, loss
+        # The functions of a caller get views of y: they cannot change an array of the caller.
+        self.x, self.y, self.loss = x, check.owned(labels), loss
 
     def _called(self, k: int, theta: FloatArray, rows: Any) -> FloatArray:
         """Returns losses (k = 0) of some samples on a side, or (k = 1) gradients with respect to theta."""
@@ -106,7 +107,7 @@ def node_and_split(
     node = Node(x, y, loss, sample_weight)
     heavy = node.weight > 0
     if not heavy.all():
-        node.x, node.y, node.weight = x[heavy], node.y[heavy], node.weight[heavy]
+        node.x, node.y, node.weight = x[heavy], check.owned(node.y[heavy]), node.weight[heavy]
     return node
 
 

@@ -4,7 +4,6 @@ section 5, hold out a fifth of the training samples; out-of-bag errors are those
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,18 +216,16 @@ def search(
         _bootstraps(len(x), n_trees, fixed, seed) if held_out is None else _held_out(len(x), held_out, seed)
     )
     x_grow, y_grow = (x, learned) if part.learning is None else (x[part.learning], learned[part.learning])
-    values: Any = nullcontext()
     with reporting(progress, len(grid), "trial") as report:
         for setting in grid:
             if setting in tried:
                 continue
-            with values, check.items_of("settings", fixed):
+            with check.items_of("settings", fixed):
                 forest = grow(
                     x_grow, y_grow, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
                     n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
             rows.append((*setting, part.error(forest, x, learned, task)))
-            values = check.unchecked()  # the first trial has checked the arguments that all share
             if checkpoint is not None:
                 checkpoint(_trials(rows))
             if not report(sum(row[:3] in grid for row in rows)):

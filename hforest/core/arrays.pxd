@@ -17,6 +17,9 @@ cdef extern from "numpy/arrayobject.h":
         NPY_DOUBLE
         NPY_ARRAY_WRITEABLE
 
+    ctypedef enum NPY_ORDER:
+        NPY_CORDER
+
     int import_array "_import_array"() except -1
 
     bint PyArray_CheckExact(object)
@@ -35,5 +38,6 @@ cdef extern from "numpy/arrayobject.h":
     npy_intp PyArray_STRIDE(ndarray, size_t) nogil
     int PyArray_SetBaseObject(ndarray, object) except -1
     void PyArray_CLEARFLAGS(ndarray, int flags) nogil
+    object PyArray_NewCopy(ndarray, NPY_ORDER order)
     object PyArray_EMPTY(int n_axes, npy_intp* sizes, int type, int fortran)
     object PyArray_SimpleNewFromData(int n_axes, npy_intp* sizes, int type, void* data)

@@ -317,6 +317,16 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
     values(a, gpu.NOT_NAN, fail)
 
 
+def owned(a: Array) -> Array:
+    """Returns a read-only copy of an array, in C order.
+
+    What kernels index memory with, or count by, belongs to the call, for a caller's array may change between
+    its check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first,
+    then check the copy.
+    """
+    return a.copy() if is_cupy(a) else machine.owned(np.asarray(a))
+
+
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
     """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
 

@@ -112,6 +112,13 @@ def read_only(cnp.ndarray a not None):
     return view
 
 
+def owned(cnp.ndarray a not None):
+    """Returns a read-only copy of an array, in C order."""
+    cdef cnp.ndarray copy = cnp.PyArray_NewCopy(a, cnp.NPY_CORDER)
+    cnp.PyArray_CLEARFLAGS(copy, cnp.NPY_ARRAY_WRITEABLE)
+    return copy
+
+
 def compiler():
     """Returns name and version of the compiler that built the extension modules."""
     return HF_COMPILER.decode()

@@ -56,9 +56,10 @@ def is_sparse(a: Any) -> bool:
     return module is not None and bool(module.issparse(a))
 
 
-def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
-    """Checks that row pointers and indices are inside their arrays."""
-    indptr, indices = a.indptr, a.indices
+def _check_structure(
+    name: str, a: Any, indptr: IntArray, indices: IntArray, n_major: int, n_minor: int
+) -> None:
+    """Checks that row pointers and indices, copies of those of a matrix, are inside their arrays."""
     fine = (
         indptr.shape == (n_major + 1,)
         and indices.ndim == 1
@@ -124,14 +125,16 @@ def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
 def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
     """Returns the matrix by columns or by rows, with ascending indices."""
     n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
-    _check_structure(name, a, n_major, n_minor)
+    indptr, indices = check.owned(a.indptr), check.owned(a.indices)
+    _check_structure(name, a, indptr, indices, n_major, n_minor)
     dtype = float_dtype(a) if dtype is None else dtype
     if (a.format == "csc") != by_columns:
+        a = type(a)((a.data, indices, indptr), shape=a.shape)
         a = a.tocsc() if by_columns else a.tocsr()
-        n_major, n_minor = n_minor, n_major
-    indptr = _converted(a.indptr, np.dtype(np.int64))
+        n_major, n_minor, indptr, indices = n_minor, n_major, a.indptr, a.indices
+    indptr = _converted(indptr, np.dtype(np.int64))
     n_stored = int(indptr[-1])
-    indices, data = a.indices[:n_stored], a.data[:n_stored]
+    indices, data = indices[:n_stored], a.data[:n_stored]
     inside = ~_starts(indptr, n_stored)[1:]
     if bool((inside & (indices[1:] < indices[:-1])).any()):
         order = np.lexsort((indices, np.repeat(np.arange(n_major), np.diff(indptr))))

@@ -55,6 +55,12 @@ def converted_numbers(a: Array, dtype: np.dtype) -> Array:
     return array_module(a).ascontiguousarray(a, dtype)
 
 
+def owned_numbers(a: Array, dtype: np.dtype) -> Array:
+    """Returns `converted_numbers` in memory of its own (`check.owned`)."""
+    converted = converted_numbers(a, dtype)
+    return check.owned(converted) if array_module(a).may_share_memory(converted, a) else converted
+
+
 def float_dtype(a: Array) -> np.dtype:
     """Returns the dtype of computations on `a`: float32 if it holds every value of the dtype of `a`."""
     return np.dtype(np.float32) if np.result_type(a.dtype, np.float32) == np.float32 else _FLOAT64
@@ -157,7 +163,7 @@ def labels(
     their number is the largest label plus 1; otherwise classes may be absent. With `or_targets` the remedy
     for real numbers names the argument `task`.
     """
-    numbers = integers_of_objects(as_given(name, y))
+    numbers = check.owned(integers_of_objects(as_given(name, y)))
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
     kind = numbers.dtype.kind
     if kind in ("f", "O") and isinstance(numbers, np.ndarray):
@@ -240,7 +246,7 @@ def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatA
     )  # fmt: skip
     n_outputs = 1 if numbers.ndim == 1 else numbers.shape[1]
     check.require(n_outputs <= MAX_CLASSES, name, "at most 2**20 outputs", n_outputs, "fit them in parts")
-    converted = converted_numbers(numbers, _FLOAT64).reshape(n, n_outputs)
+    converted = owned_numbers(numbers, _FLOAT64).reshape(n, n_outputs)
     bounded(name, converted, -most, most)
     return converted
 
@@ -294,7 +300,7 @@ def sample_weight(
     numbers = real("sample_weight", weight)
     _check_vector("sample_weight", numbers, len(y))
     check.same_device(y=y, sample_weight=numbers)
-    converted = converted_numbers(numbers, _FLOAT64)
+    converted = owned_numbers(numbers, _FLOAT64)
     bounded("sample_weight", converted, 0.0, most)
     check_some_weight(not some_above_0 or (converted > 0).any())
     return converted
@@ -402,8 +408,10 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     return total
 
 
-def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) -> IntArray:
-    """Returns in-bag counts as (n_trees, n_samples) int32, at least 0."""
+def in_bag_counts(
+    name: str, counts: ArrayLike, n_trees: int, n_samples: int, *, owned: bool = False
+) -> IntArray:
+    """Returns in-bag counts as (n_trees, n_samples) int32, at least 0; a copy if `owned`."""
     numbers, shape = _plain(as_given(name, counts)), (n_trees, n_samples)
     check.require(
         numbers.dtype.kind in "biu", name, "an array of an integer dtype", numbers.dtype,
@@ -413,6 +421,8 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
         numbers.shape == shape, name, f"shape (n_trees, n_samples) = {shape}", tuple(numbers.shape),
         "pass a row for each tree",
     )  # fmt: skip
+    if owned:
+        numbers = check.owned(numbers)
     if check.values_checked() and numbers.size and numbers.dtype.kind != "b":
         low, high = int(numbers.min()), int(numbers.max())
         check.require(

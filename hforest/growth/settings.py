@@ -167,7 +167,7 @@ def check_bootstrap(bootstrap: bool | str | Array, n_trees: int, n_samples: int,
         return bool(bootstrap)
     if isinstance(bootstrap, str):
         return str(check.choice("bootstrap", bootstrap, ("poisson",)))
-    counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
+    counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples, owned=True)
     check.same_device(x=beside, bootstrap=counts)
     if check.values_checked():
         supervised.check_drawn("bootstrap", counts.any(axis=1))
@@ -205,6 +205,7 @@ def check_order(
         "pass a row for each tree",
     )  # fmt: skip
     # Backends follow these: they are read inside unchecked(), too.
+    numbers = check.owned(numbers)
     low, high = int(numbers.min()), int(numbers.max())
     check.require(
         0 <= low and high < n_samples, "y_order", f"sample indices below {n_samples}", f"{low} to {high}",

@@ -11,7 +11,7 @@ import numpy as np
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport copysign, fabs
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
@@ -259,12 +259,15 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_vertices = a.forest.n_vertices, n, m
     cdef const real* slope = <const real*> a.slope
     cdef const int32_t* features = a.forest.features
+    cdef uint32_t f, last_feature = <uint32_t> (a.n_features - 1)
     memset(grad_x + first * a.n_features, 0, (last - first) * a.n_features * sizeof(real))
     for m in range(n_trees):
         if m + AHEAD < n_trees:
             hf_fetch(slope + AHEAD * a.n_samples + first, (last - first) * sizeof(real))
         for n in range(first, last):
-            grad_x[n * a.n_features + features[a.route.vertex[n * n_trees + m]]] += slope[n]
+            # Another thread may change features: one out of range is taken as the last one.
+            f = min(<uint32_t> features[a.route.vertex[n * n_trees + m]], last_feature)
+            grad_x[n * a.n_features + f] += slope[n]
         slope += a.n_samples
         features += n_vertices
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport (
@@ -37,6 +37,9 @@ cdef extern from "hinge/simd/route.h" nogil:
         const int32_t* features
         Py_ssize_t n_vertices
         int depth, count
+        uint32_t last_feature, mask
+        const uint32_t* offsets
+    size_t hf_feature(const hf_trees* trees, int32_t feature)
     ctypedef void (*hf_router)(const hf_trees*, const void* x, int32_t* leaf, void* margin, int32_t* vertex)
     hf_router hf_tile_router(int path, int itemsize, int fern)
     hf_router hf_row_router(int path, int itemsize)
@@ -45,6 +48,8 @@ cdef enum:
     MAX_BLOCK = 256       # samples per block at most: a tree is read once per block
     BLOCK_BYTES = 1 << 20  # input of a block at most, unless 64 samples need more: fits in L2
     SUM_BYTES = 1 << 18   # sums of a block at most, unless 32 samples need more
+    MAX_OFFSETS = 1 << 26  # features whose offsets in a tile have 32 bits
+    PAYS = 1              # vertices of a tree for each of its comparisons, up to which a copy of features pays
     COLUMNS = 256         # columns of a tile that one thread transposes, if several share a tile
 
 cdef enum Way:
@@ -57,6 +62,9 @@ cdef enum Way:
 cdef struct Plan:
     Way way
     int path, threads
+    uint32_t mask         # these two: see hf_trees
+    const uint32_t* offsets  # (n_trees, n_vertices), or NULL
+    Py_ssize_t beyond     # numbers of a tile from n_features to `mask`, of which nothing is expected
     hf_router router
     Py_ssize_t block, n_blocks, tree_step, n_parts
     Py_ssize_t tile_bytes, sum_bytes, result_bytes
@@ -71,9 +79,10 @@ cdef struct Workspace:
 
 cdef Plan _plan(const Call* call) noexcept nogil:
     cdef Plan plan
+    cdef int bit = 1
     cdef const Forest* forest = &call.forest
     cdef Py_ssize_t row = call.n_features * forest.itemsize, n = call.n_samples, block = MAX_BLOCK
-    plan.path, plan.threads = simd_path(), threads_for(n * forest.n_trees)
+    plan.path, plan.threads, plan.offsets = simd_path(), threads_for(n * forest.n_trees), NULL
     plan.way, plan.router = TILES, hf_tile_router(plan.path, forest.itemsize, forest.fern)
     if plan.router == NULL:
         plan.way = PLAIN
@@ -82,6 +91,11 @@ cdef Plan _plan(const Call* call) noexcept nogil:
     elif n < 8 or (not call.windowed and call.n_features > 8 * forest.n_trees * forest.depth):
         # Transposing one element of the input costs about as much as one level of a (sample, tree) pair.
         plan.way = PLAIN
+    plan.mask = <uint32_t> (call.n_features - 1)
+    while bit < 32:
+        plan.mask |= plan.mask >> bit
+        bit *= 2
+    plan.beyond = (<Py_ssize_t> plan.mask + 1 - call.n_features) * HF_TILE
     block = min(block, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
     if call.summed:
         block = min(block, max(<Py_ssize_t> HF_TILE, SUM_BYTES // (8 * forest.n_outputs)))
@@ -95,7 +109,7 @@ cdef Plan _plan(const Call* call) noexcept nogil:
     if plan.threads > 1 and plan.n_blocks < 4 * plan.threads and not call.summed:
         plan.tree_step = (forest.n_trees * plan.n_blocks // (2 * plan.threads) + GROUP) // GROUP * GROUP
     plan.n_parts = (forest.n_trees + plan.tree_step - 1) // plan.tree_step
-    plan.tile_bytes = aligned(plan.block * row) if plan.way == TILES or call.windowed else 0
+    plan.tile_bytes = aligned(plan.block * row + plan.beyond * forest.itemsize) if plan.way == TILES or call.windowed else 0
     plan.sum_bytes = aligned(plan.block * forest.n_outputs * 8) if call.summed else 0
     plan.result_bytes = aligned(GROUP * plan.block * 8)
     return plan
@@ -150,32 +164,31 @@ cdef void _fill_together(
 
 
 cdef void _route_plain(
-    const Forest* forest, const real* x, Py_ssize_t n_features, Py_ssize_t tree, const Group* group,
-    Py_ssize_t at,
+    const hf_trees* tree, bint fern, const real* x, Py_ssize_t n_features, const Group* group, Py_ssize_t at,
 ) noexcept nogil:
     """Routes the group's samples in one tree or fern, by the loop to which all others are bit-identical.
 
     x      IN (n, n_features)
     group  OUT leaf, margin and vertex, from element `at` on
     """
-    cdef const real* t = <const real*> forest.thresholds + tree * forest.n_vertices
-    cdef const int32_t* f = forest.features + tree * forest.n_vertices
+    cdef const real* t = <const real*> tree.thresholds
+    cdef const int32_t* f = tree.features
     cdef Py_ssize_t s
     cdef int32_t v, nearest, leaf
     cdef real r, lowest
     cdef int _level, right
     for s in range(group.n):
-        lowest = x[f[0]] - t[0]
+        lowest = x[hf_feature(tree, f[0])] - t[0]
         v = nearest = leaf = 0
-        for _level in range(forest.depth):
-            r = x[f[v]] - t[v]
+        for _level in range(tree.depth):
+            r = x[hf_feature(tree, f[v])] - t[v]
             right = r > 0
             # Strict comparison: of equal margins, the one nearest the root is kept.
             if fabs(r) < fabs(lowest):
                 lowest = r
                 nearest = v
             leaf = 2 * leaf + right
-            v = v + 1 if forest.fern else 2 * v + right + 1
+            v = v + 1 if fern else 2 * v + right + 1
         group.leaf[at + s], group.vertex[at + s] = leaf, nearest
         (<real*> group.margin)[at + s] = lowest
         x += n_features
@@ -197,6 +210,7 @@ cdef void _route_group(
     cdef hf_trees trees
     trees.depth, trees.n_vertices, trees.count = forest.depth, forest.n_vertices, <int> group.n_trees
     trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
+    trees.last_feature, trees.mask, trees.offsets = <uint32_t> (n_features - 1), plan.mask, NULL
     if plan.way == ROWS:
         for s in range(group.n):
             plan.router(
@@ -205,11 +219,13 @@ cdef void _route_group(
             )
         return
     for j in range(group.n_trees):
-        if plan.way == PLAIN:
-            _route_plain(forest, x, n_features, first + j, group, j * plan.block)
-            continue
         at = (first + j) * forest.n_vertices
         trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
+        if plan.offsets != NULL:
+            trees.offsets = plan.offsets + at
+        if plan.way == PLAIN:
+            _route_plain(&trees, forest.fern, x, n_features, group, j * plan.block)
+            continue
         # The next tree is prefetched if there are enough samples to read most of its cache lines.
         if forest.n_vertices <= 8 * group.n and first + j + 1 < forest.n_trees:
             hf_fetch(<const real*> trees.thresholds + forest.n_vertices, forest.n_vertices * sizeof(real))
@@ -290,6 +306,15 @@ cdef void _run_unit(
         divide_sums(w.total, w.group.n * n_outputs, call.divisor, <real*> call.y + start * n_outputs)
 
 
+cdef void _fill_offsets(
+    const int32_t* features, Py_ssize_t n, uint32_t last_feature, uint32_t* offsets
+) noexcept nogil:
+    # Writes offsets (n,) of hf_trees.
+    cdef Py_ssize_t i
+    for i in range(n):
+        offsets[i] = min(<uint32_t> features[i], last_feature) * <uint32_t> HF_TILE
+
+
 cdef int run(Call call, const real* x) except -1:
     """Routes all samples of a call, and writes the results that it requests.
 
@@ -301,6 +326,8 @@ cdef int run(Call call, const real* x) except -1:
     cdef Py_ssize_t unit
     cdef real* tiles = NULL
     cdef real[::1] shared
+    cdef uint32_t[::1] offsets
+    cdef Py_ssize_t n_pairs
     cdef unsigned char[:, ::1] scratch
     dtype = np.float32 if real is float else np.float64
     if call.n_samples == 0:
@@ -325,9 +352,18 @@ cdef int run(Call call, const real* x) except -1:
     if plan.way == TILES and plan.n_parts > 1:
         # Several threads share the trees of a block; its input is transposed once for all of them.
         n_tiles = (call.n_samples + HF_TILE - 1) // HF_TILE
-        shared = np.empty(n_tiles * HF_TILE * call.n_features + 128 // sizeof(real), dtype)
+        shared = np.empty(n_tiles * HF_TILE * call.n_features + plan.beyond + 128 // sizeof(real), dtype)
         tiles = &shared[0]
         tiles += (127 - (<size_t> tiles + 127) % 128) // sizeof(real)
+    n_pairs = call.forest.n_trees * call.forest.n_vertices
+    if (
+        plan.way == TILES and not call.forest.fern and call.n_features < MAX_OFFSETS
+        and PAYS * call.n_samples * call.forest.depth >= call.forest.n_vertices
+    ):
+        # Another thread may change features. A copy costs less than to bound each one that is read.
+        offsets = np.empty(n_pairs, np.uint32)
+        _fill_offsets(call.forest.features, n_pairs, <uint32_t> (call.n_features - 1), &offsets[0])
+        plan.offsets = &offsets[0]
     with nogil:
         if tiles != NULL:
             _fill_together(&call, &plan, x, tiles, &watch)

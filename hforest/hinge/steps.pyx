@@ -9,7 +9,7 @@ import numpy as np
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from hforest.core.machine cimport hf_watch, simd_path
 from hforest.hinge.gradients cimport (
@@ -90,6 +90,7 @@ cdef void _descend_tree(
     cdef real* margin = <real*> route.margin
     cdef const real* first_moment = <const real*> a.thresholds.m
     cdef int level, right
+    cdef uint32_t f
     cdef real r
     for level in range(HF_EAGER_LEVELS, a.forest.depth):
         for n in range(n_samples):
@@ -98,7 +99,9 @@ cdef void _descend_tree(
             # With a first moment of 0 a vertex does not move, regardless of the number of steps it missed.
             if first_moment[row] != 0 and a.thresholds.last[row] < a.step - 1:
                 _pass(a, &a.thresholds, thresholds, row, 1, a.step - 1)
-            r = x[n * n_features + a.forest.features[row]] - thresholds[row]
+            # Another thread may change features.
+            f = min(<uint32_t> a.forest.features[row], <uint32_t> (n_features - 1))
+            r = x[n * n_features + f] - thresholds[row]
             if fabs(r) < fabs(margin[pair]):
                 margin[pair] = r
                 route.vertex[pair] = <int32_t> (row - start)

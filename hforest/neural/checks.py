@@ -27,8 +27,8 @@ def _depth(name: str, shape: tuple[int, ...], axis: int, text: str) -> int:
     return depth
 
 
-def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
-    """Checks decision functions, and the index of shared ones; returns the sizes that they set."""
+def functions(f: FloatArray, index: IntArray | None) -> tuple[check.Sizes, IntArray | None]:
+    """Checks decision functions; returns the sizes that they set, and a copy of the index of shared ones."""
     dtype = check.floating("f", f)
     if index is None:
         depth = _depth("f", f.shape, 2, f"(n_samples, n_trees, {_VERTICES})")
@@ -41,13 +41,14 @@ def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
         check.array("f", f, dtype, ("n_samples", "n_functions"), sizes)
         check.array("index", index, check.INT32, ("n_trees", _VERTICES), sizes)
         check.at_least_one(sizes, "n_trees", "n_functions")
+        index = check.owned(index)
         check.indices("index", index, sizes["n_functions"], "n_functions")
     if sizes["n_samples"] > check.MAX_COUNT:
         raise ValueError(
             f"f: expected at most 2**31 - 1 samples, got {sizes['n_samples']}; split them into several calls"
         )
     check.finite("f", f, remedy=check.OF_LAYERS)
-    return sizes
+    return sizes, index
 
 
 def _leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> None:
@@ -81,15 +82,15 @@ def forest(
     *,
     probabilities: bool = True,
     **others: Array,
-) -> check.Sizes:
-    """Checks the arguments of a forest, all on one device; returns the sizes that they set."""
+) -> tuple[check.Sizes, IntArray | None]:
+    """Checks the arguments of a forest, all on one device; returns the sizes that they set, and the index."""
     check.same_device(**others, **present(f=f, leaves=leaves, index=index))
     with check.together(f):
-        sizes = functions(f, index)
+        sizes, index = functions(f, index)
         _leaf_values(leaves, f.dtype, sizes)
     if probabilities:
         _probabilities(leaves)
-    return sizes
+    return sizes, index
 
 
 def _largest(a: FloatArray) -> float:

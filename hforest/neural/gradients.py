@@ -100,13 +100,14 @@ def loss_backward(
     """
     check.choice("loss", loss, ("forest", "tree"))
     check.flag("return_p", return_p)
-    sizes = checks.forest(f, leaves, index)
+    caller_index = index
+    sizes, index = checks.forest(f, leaves, index)
     caller_y = supervised.as_given("y", y)
     y = checks.labels(f, caller_y, sizes)
     weight = checks.weights(y, sample_weight)
     n = sizes["n_samples"]
     weights = None if sample_weight is None else supervised.as_given("sample_weight", sample_weight)
-    inputs = {"f": f, "leaves": leaves, "y": caller_y, "index": index, "sample_weight": weights}
+    inputs = {"f": f, "leaves": leaves, "y": caller_y, "index": caller_index, "sample_weight": weights}
     grad_f = checks.gradient(f, out, inputs)
     empty = dispatch.array_module(f).empty
     losses, p = empty(n, np.float64), empty((n, sizes["n_classes"]), f.dtype) if return_p else None
@@ -160,10 +161,10 @@ def backward(
     array([[[-1.]]])
     """
     with check.together(f):
-        sizes = checks.forest(f, leaves, index, probabilities=False, grad_p=grad_p)
+        sizes, owned = checks.forest(f, leaves, index, probabilities=False, grad_p=grad_p)
         check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
         check.finite("grad_p", grad_p)
     checks.gradients_fit(grad_p, leaves)
     grad_f = checks.gradient(f, out, {"grad_p": grad_p, "f": f, "leaves": leaves, "index": index})
-    dispatch.backend(_PACKAGE, f).backward(grad_p, checks.flat(f), index, leaves, checks.flat(grad_f))
+    dispatch.backend(_PACKAGE, f).backward(grad_p, checks.flat(f), owned, leaves, checks.flat(grad_f))
     return grad_f

@@ -93,7 +93,7 @@ def update_leaves(
     array([[[1., 0.],
             [0., 1.]]])
     """
-    sizes = checks.forest(f, leaves, index)
+    sizes, index = checks.forest(f, leaves, index)
     y = checks.labels(f, y, sizes)
     weight = checks.weights(y, sample_weight)
     n_iter = check.integer("n_iter", n_iter, 0, checks.MAX_ITERATIONS)

@@ -37,7 +37,7 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     """
     check.same_device(**checks.present(f=f, index=index))
     with check.together(f):
-        sizes = checks.functions(f, index)
+        sizes, index = checks.functions(f, index)
     shape = (sizes["n_samples"], sizes["n_trees"], sizes["2**depth"])
     if np.prod([float(size) for size in shape]) * f.dtype.itemsize >= 2**62:
         raise ValueError(
@@ -91,7 +91,7 @@ def forward(
     array([[0.8, 0.2]])
     """
     check.choice("task", task, ("classification", "regression"))
-    sizes = checks.forest(f, leaves, index, probabilities=task == "classification")
+    sizes, index = checks.forest(f, leaves, index, probabilities=task == "classification")
     if task == "regression":
         checks.outputs_fit(leaves)
     p = dispatch.array_module(f).empty((sizes["n_samples"], sizes["n_classes"]), f.dtype)

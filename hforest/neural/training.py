@@ -212,4 +212,4 @@ def fit(
 
 
 def _copy(model: Linear) -> Linear:
-    return Linear(model.features, model.weights.copy(), model.leaves.copy())
+    return Linear(*(a.copy() for a in model))

@@ -47,8 +47,9 @@ def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -
     check.outputs({"param": param, **state}, {"grad": grad})
 
 
-def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> None:
-    # The shape of `param` fixes its axes after the first; the number of rows has a name.
+def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> IntArray:
+    # Returns a copy of the rows. The shape of `param` fixes its axes after the first; the number of rows has
+    # a name.
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
     sizes: check.Sizes = {}
@@ -63,7 +64,9 @@ def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Ar
         else:
             check.array(name, a, dtype, ("n_rows", *values), sizes)
     check.outputs({"param": param, **state}, inputs)
-    check.rows("rows", inputs["rows"], sizes["n_rows"])
+    rows = check.owned(inputs["rows"])
+    check.rows("rows", rows, sizes["n_rows"])
+    return rows
 
 
 def _check_last(last: IntArray, rows: IntArray, reached: int, what: str) -> None:
@@ -141,7 +144,7 @@ def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: Flo
            [-0.5,  0.5],
            [ 0. ,  0. ]])
     """
-    _check_rows(param, {"rows": rows, "grad": grad}, {"state": state})
+    rows = _check_rows(param, {"rows": rows, "grad": grad}, {"state": state})
     lr = check_rate(lr, param.dtype)
     flat, flat_grad, flat_state = _by_rows(param, grad, state)
     dispatch.backend(_PACKAGE, param).adagrad_rows(flat, rows, flat_grad, flat_state, lr)
@@ -269,7 +272,7 @@ def adam_rows(
     >>> p.ravel().round(6), last
     (array([-0.25,  0.  ,  0.25]), array([1, 0, 1]))
     """
-    _check_rows(param, {"rows": rows, "grad": grad}, {"m": m, "v": v, "last": last})
+    rows = _check_rows(param, {"rows": rows, "grad": grad}, {"m": m, "v": v, "last": last})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
     shrink = check_decay(weight_decay, numbers[0])
     _check_last(last, rows, step - 1, "step - 1")
@@ -340,7 +343,7 @@ def adam_catch_up(
     if rows is None:
         check.same_device(param=param)
         rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
-    _check_rows(param, {"rows": rows}, {"m": m, "v": v, "last": last})
+    rows = _check_rows(param, {"rows": rows}, {"m": m, "v": v, "last": last})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype, first=0)
     shrink = check_decay(weight_decay, numbers[0])
     _check_last(last, rows, step, "step")

@@ -71,12 +71,15 @@ def project(
     check.array("data", data, dtype, ("n_entries",), sizes)
     check.at_least_one(sizes, "n_projections + 1")
     n = sizes["n_samples"]
+    inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data, "samples": samples}
+    indptr, indices = check.owned(indptr), check.owned(indices)
     with check.together(x):
         check.finite("x", x)
         check.indices("indices", indices, sizes["n_features"], "n_features")
         if samples is not None:
             check.same_device(x=x, samples=samples)
             check.array("samples", samples, check.INT32, ("n",), sizes)
+            samples = check.owned(samples)
             check.indices("samples", samples, sizes["n_samples"], "n_samples")
             n = sizes["n"]
     _check_indptr(indptr, sizes["n_entries"])
@@ -86,7 +89,6 @@ def project(
     else:
         check.same_device(x=x, out=out)
         check.array("out", out, dtype, shape, {})
-        inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data, "samples": samples}
         check.outputs({"out": out}, inputs)
     if out.size:
         dispatch.backend(_PACKAGE, x).project_some(x, samples, indptr, indices, data, out)

@@ -109,7 +109,7 @@ def oob_importance(
     """
     check.choice("by", by, tuple(_GAINS))
     check.on_cpu(counts=counts)
-    leaf, goal = applied(forest, x, y, task, n_classes)
+    forest, leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
     check.require(

@@ -107,7 +107,7 @@ def confidence_intervals(
         coverage,
         "an interval of coverage 1 is unbounded: pass a number such as 0.95",
     )
-    leaf = leaves(forest, x)
+    forest, leaf = leaves(forest, x)
     n_trees = leaf.shape[1]
     check.require(n_trees > 1, "forest", "at least 2 trees", n_trees, "grow more trees")
     in_bag, factor = _draws(checked_counts(counts, n_trees))

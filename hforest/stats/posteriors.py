@@ -81,7 +81,7 @@ def posterior(
     (True, True)
     """
     check.choice("weighting", weighting, WEIGHTINGS)
-    leaf, goal = applied(forest, x, y, task, n_classes)
+    forest, leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     return posterior_of(forest, leaf, goal, checked_counts(counts, n_trees, n), weighting)
 

@@ -12,6 +12,7 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArra
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
+from ..tree.callers import trusted
 
 Grower = Callable[..., Forest]
 """grow(x, y, n_trees, *, bootstrap, rng, and n_classes or task) -> Forest: such as `hforest.grow`,
@@ -118,7 +119,7 @@ def settings_of(goal: supervised.Target) -> dict[str, Any]:
 def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
     """Returns the forest of a caller's function, after checks of type and size, or a random forest."""
     function = growth.grow if grow is None else grow
-    forest = function(x, learned(goal), n_trees=n_trees, **settings, **settings_of(goal))
+    forest = function(x, learned(goal).copy(), n_trees=n_trees, **settings, **settings_of(goal))
     check.instance(
         "grow", forest, Forest, "a function that returns a hforest.tree.Forest",
         "pass a subpackage's grow, its settings bound by functools.partial",
@@ -127,7 +128,7 @@ def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **
         len(forest.tree_start) == n_trees + 1, "grow", f"a forest of n_trees = {n_trees} trees",
         len(forest.tree_start) - 1, "grow as many trees as the argument n_trees says",
     )  # fmt: skip
-    return forest
+    return trusted(forest)
 
 
 def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
@@ -139,19 +140,18 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
 
 def applied(
     forest: Forest, x: ArrayLike, y: ArrayLike, task: Task, n_classes: int | None
-) -> tuple[IntArray, supervised.Target]:
-    """Returns (n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
+) -> tuple[Forest, IntArray, supervised.Target]:
+    """Returns the forest, (n_samples, n_trees) leaves of rows, and their labels or targets, all checked."""
     check.on_cpu(y=y)
-    leaf = leaves(forest, x)
-    return leaf, supervised.target(y, len(leaf), task, n_classes)
+    forest, leaf = leaves(forest, x)
+    return forest, leaf, supervised.target(y, len(leaf), task, n_classes)
 
 
-def leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    """Returns (n_samples, n_trees) leaves of rows; both are checked."""
+def leaves(forest: Forest, x: ArrayLike) -> tuple[Forest, IntArray]:
+    """Returns the forest, which nobody changes, and (n_samples, n_trees) leaves of rows; both are checked."""
     check.on_cpu(x=x)
-    tree.check(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    return tree.apply(forest, x)
+    forest = trusted(forest)
+    return forest, tree.apply(forest, x)
 
 
 def float_numbers(name: str, a: ArrayLike) -> FloatArray:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .forest import Forest, check
+from .forest import Forest
+from .forest import trusted as trusted
 from .joining import check_forest as check_forest
 from .joining import joined
 
@@ -31,14 +32,14 @@ def grown(
     n_classes: int,
     **more: Any,
 ) -> Forest:
-    """Returns the forest that a caller's function returns, after a check."""
+    """Returns the forest that a caller's function returns, after a check; a copy if it is not read-only."""
     forest = grower(x, y, n_classes=n_classes, **more)
     if not isinstance(forest, Forest):
         raise TypeError(
             f"{name}: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
             "pass a subpackage's grow, its settings bound by functools.partial"
         )
-    check(forest)
+    forest = trusted(forest)
     if forest.value.shape[1] != n_classes or int(forest.n_features) != x.shape[1]:
         raise ValueError(
             f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "

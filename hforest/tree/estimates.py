@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .forest import Forest
+from .forest import Forest, trusted
 from .walks import apply, predict
 
 
@@ -55,6 +55,7 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     True
     """
     check.on_cpu(x=x, counts=counts)
+    forest = trusted(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     return out_of_bag_values(forest, leaf, supervised.in_bag_counts("counts", counts, n_trees, n))

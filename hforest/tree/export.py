@@ -8,7 +8,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
-from .forest import Forest, arrays_on_cpu, checked, has_sets, knows_missing
+from .forest import Forest, has_sets, knows_missing, trusted
 from .walks import REMEDY, apply
 
 
@@ -62,8 +62,7 @@ def to_dict(
     >>> shap.TreeExplainer(model).shap_values(x)  # doctest: +SKIP
     """
     checks.on_cpu(x=x, sample_weight=sample_weight, counts=counts)
-    arrays_on_cpu(forest, x)
-    given, forest = forest, checked(forest)
+    forest = trusted(forest, x)
     if bool((forest.feature == -2).any()):
         raise ValueError(
             "forest: expected splits by single features, got projections; SHAP explains axis-aligned trees: "
@@ -75,7 +74,7 @@ def to_dict(
             "such splits: grow the forest without categorical="
         )
     x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest), remedy=REMEDY)
-    leaf = apply(given, x)
+    leaf = apply(forest, x)
     if not len(x):
         raise ValueError("x: expected at least one sample, got 0; pass samples that the forest was grown on")
     weight = supervised.sample_weight(sample_weight, x)

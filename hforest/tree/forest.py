@@ -14,6 +14,9 @@ PACKAGE = __name__.rpartition(".")[0]
 
 NO_DEFAULTS = checks.NO_DEFAULTS
 
+_FOLLOWED = (True, True, True, False, True, False, False, True, True, False, False, True, False)
+"""Which arrays of a forest have node numbers, features or places, that walks follow without a check."""
+
 OPTIONAL = ("default_left", "category_indptr", "category_bits")
 
 _FAULTS = {
@@ -143,21 +146,29 @@ def is_marked(forest: Forest) -> bool:
     return type(forest) is _Marked
 
 
-def copied(forest: Forest) -> Forest:
-    """Returns a forest of copies, or one with a mark itself, after `check_layout`."""
-    arrays_on_cpu(forest)
-    return forest if is_marked(forest) else Forest(*(a.copy() for a in forest))
+def trusted(forest: Forest, x: object = None) -> Forest:
+    """Returns a forest that nobody changes: one with a mark itself, or a checked copy.
+
+    CuPy arrays are a TypeError. x: see `check_layout`.
+    """
+    arrays_on_cpu(forest, x)
+    return forest if is_marked(forest) else read_only(check(Forest(*(a.copy() for a in forest))))
 
 
 def arrays_of(forest: Forest, x: object = None) -> Forest:
     """Returns the arrays of a forest, after `check_layout` of one without a mark.
 
-    They must neither be changed nor passed on to users.
+    They must neither be changed nor passed on to users. Of a forest without a mark, which its owner may
+    change during the call, the arrays that walks follow are copies, and the others views.
     """
     if type(forest) is _Marked:
         return forest._arrays
     check_layout(forest, x)
-    return forest
+    if not checks.values_checked():
+        return forest
+    return Forest(
+        *(checks.owned(a) if followed else a.view() for a, followed in zip(forest, _FOLLOWED, strict=True))
+    )
 
 
 def arrays_on_cpu(forest: Forest, x: object = None) -> Forest:
@@ -166,17 +177,17 @@ def arrays_on_cpu(forest: Forest, x: object = None) -> Forest:
     return arrays_of(forest, x)
 
 
-def check_contents(forest: Forest, *names: str) -> None:
-    """Checks nodes, and numbers of the named arrays, unless the forest has a mark."""
+def check_contents(forest: Forest, arrays: Forest, *names: str) -> None:
+    """Checks nodes, and numbers of the named arrays, of `arrays_of` a forest, unless it has a mark."""
     if type(forest) is not _Marked:
-        check_nodes(forest)
-        check_numbers(forest, *names)
+        check_nodes(arrays)
+        check_numbers(arrays, *names)
 
 
 def checked(forest: Forest) -> Forest:
     """Returns the arrays of a forest after `check`."""
     arrays = arrays_of(forest)
-    check_contents(forest, "value", "gain", "data")
+    check_contents(forest, arrays, "value", "gain", "data")
     return arrays
 
 

@@ -120,9 +120,10 @@ def _check(forests: Sequence[Forest]) -> None:
 def check_forest(name: str, forest: Forest) -> None:
     """Checks a forest, inside `unchecked()` of its kinds and shapes alone."""
     try:
-        arrays_of(forest)
         if checks.values_checked():
             check(forest)
+        else:
+            arrays_of(forest)
     except (TypeError, ValueError, IndexError) as error:
         raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None
 

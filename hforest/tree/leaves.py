@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest, arrays_on_cpu
+from .forest import PACKAGE, Forest, trusted
 from .walks import apply
 
 _FLOAT64 = np.dtype(np.float64)
@@ -83,7 +83,8 @@ def leaf_targets(
     (array([0, 0, 1, 3]), array([[0, 1, 2]], dtype=int32))
     """
     checks.on_cpu(x=x, y=y, sample_weight=sample_weight, counts=counts)
-    leaf = _leaves(forest, x)
+    forest = trusted(forest, x)
+    leaf = apply(forest, x)
     n, n_trees = leaf.shape
     if not 1 <= n <= checks.MAX_COUNT:
         raise ValueError(
@@ -173,7 +174,8 @@ def quantiles(
     """
     checks.choice("method", method, _METHODS)
     checks.on_cpu(x=x, levels=levels, counts=counts)
-    leaf = _leaves(forest, x)
+    forest = trusted(forest, x)
+    leaf = apply(forest, x)
     _check_targets(targets, len(forest.feature))
     if (
         method == "linear"
@@ -196,11 +198,6 @@ def quantiles(
             method == "inverted_cdf", result,
         )  # fmt: skip
     return result
-
-
-def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    arrays_on_cpu(forest, x)
-    return apply(forest, x)
 
 
 def _levels(levels: ArrayLike) -> FloatArray:

@@ -28,7 +28,7 @@ from hforest.tree.walk cimport (
 import numpy as np
 
 from ..core.dispatch import FORCED
-from .forest import arrays_of, check, copied, has_sets, knows_missing, narrowed, read_only
+from .forest import arrays_of, has_sets, knows_missing, narrowed, trusted
 
 cnp.import_array()
 
@@ -454,7 +454,7 @@ cdef class Prepared:
 
     def __cinit__(self, forest):
         # Checks the copy, for another thread may change the original meanwhile.
-        self.forest = read_only(check(copied(forest)))
+        self.forest = trusted(forest)
         self._forest = arrays_of(self.forest)
         cdef cnp.ndarray value = self._forest.value, column = self._forest.feature
         cdef cnp.ndarray threshold = self._forest.threshold

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
-from .forest import PACKAGE, Forest, arrays_on_cpu, knows_missing
+from .forest import PACKAGE, Forest, knows_missing, trusted
 from .leaves import grouped
 from .walks import REMEDY, apply
 
@@ -66,7 +66,7 @@ def proximity(
     share = checks.number("min_share", min_share, 0.0, 1.0)
     most = None if max_neighbors is None else checks.integer("max_neighbors", max_neighbors, 1)
     checks.on_cpu(x=x, other=other)
-    arrays_on_cpu(forest, x)
+    forest = trusted(forest, x)
     leaf = apply(forest, x)
     of_others = leaf if other is None else _leaves_of_others(forest, other)
     n, n_trees = leaf.shape

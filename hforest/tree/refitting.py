@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, arrays_on_cpu, is_marked, marked
+from .forest import Forest, marked, trusted
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -17,14 +17,16 @@ _ENTRIES = 1 << 20
 """Number of samples, over several trees, that are summed at a time."""
 
 
-def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
-    """Returns the leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
-    arrays_on_cpu(forest, x)
+def _held(
+    forest: Forest, x: ArrayLike, counts: ArrayLike | None
+) -> tuple[Forest, IntArray, IntArray | None]:
+    """Returns the forest, leaves (n_samples, n_trees) and counts of samples in each tree, after checks."""
+    forest = trusted(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")
     held = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
-    return leaf, held
+    return forest, leaf, held
 
 
 def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
@@ -104,7 +106,7 @@ def leaf_counts(
            [0, 2]])
     """
     checks.on_cpu(x=x, y=y, counts=counts)
-    leaf, held = _held(forest, x, counts)
+    forest, leaf, held = _held(forest, x, counts)
     labels, n_classes = supervised.labels("y", y, len(leaf), n_classes)
     return class_counts(forest, leaf, held, labels, n_classes)
 
@@ -163,7 +165,7 @@ def refit(
     """
     checks.choice("empty", empty, _EMPTY)
     checks.on_cpu(x=x, y=y, counts=counts)
-    leaf, held = _held(forest, x, counts)
+    forest, leaf, held = _held(forest, x, counts)
     dtype = forest.threshold.dtype
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))
     goal = supervised.target(y, len(leaf), task, n_classes, most)
@@ -186,8 +188,7 @@ def refit(
     refitted = forest._replace(value=value.astype(dtype))
     if empty == "prune" and not bool((total > 0).all()):
         refitted = _pruned(refitted, total > 0)
-    # The others share arrays with the forest, which its owner may change.
-    return marked(refitted) if is_marked(forest) else refitted
+    return marked(refitted)
 
 
 def target_sums(

@@ -54,7 +54,7 @@ def check_walk(
                 "pass the features that the forest was grown on"
             )
     if checks.values_checked():
-        check_contents(forest, *(("data", "value") if values else ("data",)))
+        check_contents(forest, arrays, *(("data", "value") if values else ("data",)))
 
 
 def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, FloatArray]]:
@@ -151,7 +151,7 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
     if out is not None:
         checks.same_device(**{"forest.feature": arrays.feature, "out": out})
         checks.array("out", out, dtype, shape, {})
-        checks.outputs({"out": out}, {**read, "forest": arrays})
+        checks.outputs({"out": out}, {**read, "forest": plain})
     if result is None or isinstance(samples, Unconverted):
         result = dispatch.empty(arrays.feature)(shape, dtype)
     _write(prepared, arrays, samples, what, result)

@@ -92,14 +92,18 @@ static int agree(hf_router route, int itemsize, int kind, int depth, int n_featu
     void *thresholds = memory((size_t)itemsize * (size_t)(n_trees * n_vertices));
     void *margin = memory((size_t)(itemsize * n_results));
     int32_t *leaf = memory(4 * (size_t)n_results), *vertex = memory(4 * (size_t)n_results);
-    const hf_trees trees = {thresholds, f, n_vertices, depth, n_trees};
+    uint32_t *offsets = memory(4 * (size_t)(n_trees * n_vertices)), mask = 0;
+    while (mask < (uint32_t)(n_features - 1)) mask = 2 * mask + 1;
+    /* Half of the trees of tiles have offsets in place of features. */
+    const hf_trees trees = {
+        thresholds, f, n_vertices, depth, n_trees, (uint32_t)(n_features - 1), mask, n % 2 ? offsets : NULL};
     int same = 1, i;
     for (i = 0; i < n_rows * n_features; ++i) {
         x[i] = value(0);
         put(input, itemsize, kind == ROW ? i : i % n_features * HF_TILE + i / n_features, x[i]);
     }
     for (i = 0; i < n_trees * n_vertices; ++i) {
-        t[i] = value(1), f[i] = draw(n_features);
+        t[i] = value(1), f[i] = draw(n_features), offsets[i] = (uint32_t)f[i] * HF_TILE;
         put(thresholds, itemsize, i, t[i]);
     }
     route(&trees, input, leaf, margin, vertex);
@@ -111,7 +115,7 @@ static int agree(hf_router route, int itemsize, int kind, int depth, int n_featu
             get(margin, itemsize, i), vertex[i]);
     }
     compared += n;
-    free(x), free(t), free(f), free(input), free(thresholds), free(margin), free(leaf), free(vertex);
+    free(x), free(t), free(offsets), free(f), free(input), free(thresholds), free(margin), free(leaf), free(vertex);
     return same;
 }
 

@@ -86,5 +86,7 @@ def bins_of(x: FloatArray, edges: Edges) -> IntArray:
     n_limits = np.maximum(edges.n_bins - 1, 0)
     limits = between(edges.high[:, :-1], edges.low[:, 1:], edges.dtype).astype(x.dtype)
     limits = limits[np.arange(widest - 1) < n_limits[:, None]]
-    find_bins(x.T, np.append(0, np.cumsum(n_limits)), limits, edges.n_bins, codes)
+    # x may have changed: NaN in a column without missing values must not have a bin beyond the last.
+    missing = n_limits if edges.missing is None else np.where(edges.missing < 0, n_limits, edges.missing)
+    find_bins(x.T, np.append(0, np.cumsum(n_limits)), limits, missing, codes)
     return codes

@@ -33,7 +33,7 @@ Units = tuple[FloatArray, IntArray] | None
 
 
 class RawPart(NamedTuple):
-    """A part of the caller, not yet checked."""
+    """A part of the caller, not yet checked. All but x belong to the call (`check.owned`)."""
 
     x: Any
     y: Any
@@ -44,7 +44,15 @@ class RawPart(NamedTuple):
 
 def raw_part(samples: tuple[Any, ...]) -> RawPart:
     """Returns a part from a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
-    return RawPart(*samples)
+    x, *others = samples
+    names = ("y", "sample_weight", "bootstrap")
+    return RawPart(
+        x,
+        *(
+            None if a is None else check.owned(supervised.as_given(name, a))
+            for name, a in zip(names, others, strict=False)
+        ),
+    )
 
 
 class Description(NamedTuple):
@@ -206,6 +214,11 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_row: int) -> Part:
     """Returns a part as bins or numbers."""
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
+    known = edges.n_bins >= 0 if edges.missing is None else edges.missing < 0
+    check.require(
+        x.shape[1] == len(known) and not np.isnan(x[:, known]).any(), "x",
+        "the samples that the call began with", "others", "do not change them during the call",
+    )  # fmt: skip
     counts = None
     _, (labels, targets, _), weight = _checked(raw, settings)
     if targets is not None:

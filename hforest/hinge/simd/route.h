@@ -25,7 +25,16 @@ typedef struct {
     const int32_t *features;  /* IN (count, n_vertices) */
     ptrdiff_t n_vertices;
     int depth, count;
+    uint32_t last_feature;    /* n_features - 1 */
+    uint32_t mask;            /* n_features - 1, and its lower bits set: features of tiles that can be read */
+    const uint32_t *offsets;  /* IN (count, n_vertices): features of the call, times HF_TILE; or NULL */
 } hf_trees;
+
+/* Returns a feature of a row. Another thread may change features: one out of range is read as the last one. */
+HF_INLINE size_t hf_feature(const hf_trees *trees, int32_t feature) {
+    const uint32_t f = (uint32_t)feature;
+    return f < trees->last_feature ? f : trees->last_feature;
+}
 
 /* Writes leaf, margin (float or double) and vertex: of the HF_TILE samples of a tile in one tree or fern, or of one row
    in `count` trees, where HF_WALKS elements of each are written. */
@@ -54,6 +63,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define ROUTE_ROW hf_route_row_f32_vector
 #define ROUTE_FERN hf_route_fern_f32_vector
 #define FINISH hf_finish_f32_vector
+#define WALK hf_walk_f32_vector
 #define REAL float
 #define WORD int32_t
 #define REALS hf_f32x4
@@ -68,6 +78,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define ROUTE_ROW hf_route_row_f64_vector
 #define ROUTE_FERN hf_route_fern_f64_vector
 #define FINISH hf_finish_f64_vector
+#define WALK hf_walk_f64_vector
 #define REAL double
 #define WORD int64_t
 #define REALS hf_f64x2
@@ -84,6 +95,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define ROUTE_ROW hf_route_row_f32_avx2
 #define ROUTE_FERN hf_route_fern_f32_avx2
 #define FINISH hf_finish_f32_avx2
+#define WALK hf_walk_f32_avx2
 #define REAL float
 #define WORD int32_t
 #define REALS hf_f32x8
@@ -98,6 +110,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define ROUTE_ROW hf_route_row_f64_avx2
 #define ROUTE_FERN hf_route_fern_f64_avx2
 #define FINISH hf_finish_f64_avx2
+#define WALK hf_walk_f64_avx2
 #define REAL double
 #define WORD int64_t
 #define REALS hf_f64x4

@@ -1,7 +1,7 @@
 /* Vector bodies of Lay et al. 2018, Alg. 3, for one element type and one vector width. simd/route.h defines
 
    ROUTE_TILE, ROUTE_ROW, ROUTE_FERN   names of the functions
-   FINISH                              name of the function that the first two share
+   FINISH, WALK                        names of functions of these
    REAL, WORD                          the element, and the integer of its size
    REALS, WORDS, INTS                  vectors of BYTES / sizeof(REAL) REALs, WORDs and int32
    BYTES, CODE                         width of a vector; the instruction set for the compiler
@@ -22,8 +22,9 @@
         met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);                  \
     } while (0)
 
-/* The feature of decision v for the samples of vector i of a tile. */
-#define COLUMN(v) (*(const REALS *)(x + ((ptrdiff_t)features[v] << HF_TILE_SHIFT) + i * LANES))
+/* The place of the feature of decision v in a tile, and the feature for the samples of vector i. */
+#define PLACE(v) (owned ? (size_t)tree->offsets[v] : (size_t)((uint32_t)features[v] & mask) << HF_TILE_SHIFT)
+#define COLUMN(v) (*(const REALS *)(x + PLACE(v) + i * LANES))
 
 #if BYTES < 64
 /* Compares the margins of HF_WALKS walks from level `start` on, and writes the results of the walks.
@@ -52,11 +53,12 @@ CODE HF_INLINE void FINISH(
 
 /* Routes the HF_TILE samples of a tile in one tree, HF_WALKS side by side to hide the latency of loads. The first two
    levels are vectors of candidates. Below, samples are at different vertices: each walks alone and stores its margins,
-   which are compared as vectors afterwards. */
-CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
-    HF_COUNT("hinge", __func__);
+   which are compared as vectors afterwards. With `owned` the features are those of offsets. */
+CODE HF_INLINE void WALK(
+    const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex, const int owned) {
     const REAL *t = (const REAL *)tree->thresholds;
     const int32_t *features = tree->features;
+    const uint32_t mask = tree->mask;
     const int depth = tree->depth;
     REAL margins[HF_MAX_LEVELS][HF_WALKS] __attribute__((aligned(BYTES)));
     WORD ends[HF_WALKS] __attribute__((aligned(BYTES)));
@@ -83,13 +85,21 @@ CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *lea
         for (u = 0; u < HF_WALKS; ++u) at[u] = (size_t)ends[u];
         for (level = 2; level < depth; ++level)
             for (u = 0; u < HF_WALKS; ++u) {
-                const REAL r = x[((size_t)(uint32_t)features[at[u]] << HF_TILE_SHIFT) + u] - t[at[u]];
+                const REAL r = x[PLACE(at[u]) + u] - t[at[u]];
                 margins[level][u] = r;
                 at[u] = 2 * at[u] + 1 + (r > 0);
             }
         for (u = 0; u < HF_WALKS; ++u) ends[u] = (WORD)at[u];
         FINISH(depth, 2, margins, ends, lowest, met, leaf + s, (REAL *)margin + s, vertex + s);
     }
+}
+
+CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    HF_COUNT("hinge", __func__);
+    if (tree->offsets)
+        WALK(tree, tile, leaf, margin, vertex, 1);
+    else
+        WALK(tree, tile, leaf, margin, vertex, 0);
 }
 
 /* Routes one sample in `count` trees side by side. Walks beyond the last tree repeat that tree; their results are not
@@ -109,7 +119,7 @@ CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf
         at[u] = root[u] = (size_t)(u < trees->count ? u : trees->count - 1) * (size_t)trees->n_vertices;
     for (level = 0; level < depth; ++level)
         for (u = 0; u < HF_WALKS; ++u) {
-            const REAL r = x[features[at[u]]] - t[at[u]];
+            const REAL r = x[hf_feature(trees, features[at[u]])] - t[at[u]];
             margins[level][u] = r;
             at[u] = 2 * at[u] - root[u] + 1 + (r > 0);
         }
@@ -124,10 +134,12 @@ CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf
 
 /* Routes the HF_TILE samples of a tile in one fern. A level has the same decision for all samples, so it reads one
    column of the tile. */
-CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
     HF_COUNT("hinge", __func__);
-    const REAL *t = (const REAL *)fern->thresholds;
-    const int32_t *features = fern->features;
+    const REAL *t = (const REAL *)tree->thresholds;
+    const int32_t *features = tree->features;
+    const uint32_t mask = tree->mask;
+    const int owned = 0;
     for (int s = 0; s < HF_TILE; s += HF_WALKS) {
         const REAL *x = (const REAL *)tile + s;
         WORDS met[VECTORS], bits[VECTORS];
@@ -138,7 +150,7 @@ CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *lea
             met[i] = (WORDS){0};
             bits[i] = -(WORDS)(lowest[i] > (REALS){0});
         }
-        for (int level = 1; level < fern->depth; ++level)
+        for (int level = 1; level < tree->depth; ++level)
             for (i = 0; i < VECTORS; ++i) {
                 const REALS r = COLUMN(level) - t[level];
                 MEET(r, level);
@@ -158,10 +170,12 @@ CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *lea
 #undef CLOSER
 #undef MEET
 #undef COLUMN
+#undef PLACE
 #undef ROUTE_TILE
 #undef ROUTE_ROW
 #undef ROUTE_FERN
 #undef FINISH
+#undef WALK
 #undef REALS
 #undef WORDS
 #undef INTS
