@@ -1,10 +1,10 @@
-"""Samples that are parts of the rows of an array, read in place."""
+"""Samples that are parts of the rows of an array, read in place, and arrays that nobody changes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import check
+from . import check, machine
 from .aliases import Array, FloatArray, IntArray
 
 
@@ -36,7 +36,27 @@ class InPlace:
     """Base of samples whose attribute `x` is Windows, which functions that apply forests read in place."""
 
     __slots__ = ()
-    x: Windows
+
+    @property
+    def x(self) -> Any:
+        """The Windows."""
+        raise NotImplementedError
+
+
+def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
+    """Returns an array, or a named tuple of arrays, on the same memory, to pass to others.
+
+    They can set neither elements nor shape and dtype of `a`. What is no array of NumPy is returned unchanged.
+    `once` collects the results, so that an array that occurs repeatedly has one.
+    """
+    once = {} if once is None else once
+    if isinstance(a, tuple) and hasattr(a, "_fields"):
+        return type(a)(*(read_only(item, once) for item in a))
+    if isinstance(a, np.ndarray) and id(a) not in once:
+        is_plain = a.flags.c_contiguous and a.dtype.isnative
+        once[id(a)] = machine.read_only(a) if is_plain else a.view()
+        once[id(a)].flags.writeable = False
+    return once.get(id(a), a)
 
 
 def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:

@@ -56,24 +56,25 @@ def is_sparse(a: Any) -> bool:
     return module is not None and bool(module.issparse(a))
 
 
-def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
-    """Checks that row pointers and indices are inside their arrays."""
-    indptr, indices = a.indptr, a.indices
+def _check_structure(
+    name: str, kind: str, data: Any, indices: Any, indptr: Any, n_major: int, n_minor: int
+) -> None:
+    """Checks that row pointers and indices of a matrix of a kind, "csr" or "csc", are inside their arrays."""
     fine = (
         indptr.shape == (n_major + 1,)
         and indices.ndim == 1
-        and a.data.ndim == 1
+        and data.ndim == 1
         and indptr.dtype.kind in "iu"
         and indices.dtype.kind in "iu"
         and int(indptr[0]) == 0
         and bool((indptr[1:] >= indptr[:-1]).all())
-        and int(indptr[-1]) <= min(len(indices), len(a.data))
+        and int(indptr[-1]) <= min(len(indices), len(data))
     )
     if not fine:
         raise ValueError(
             f"{name}.indptr: expected {n_major + 1} ascending numbers from 0 to at most the lengths of "
             "indices and data, got other numbers; make the matrix with "
-            f"scipy.sparse.{a.format}_array((data, indices, indptr))"
+            f"scipy.sparse.{kind}_array((data, indices, indptr))"
         )
     used = indices[: int(indptr[-1])]
     low, high = (int(used.min()), int(used.max())) if used.size else (0, -1)
@@ -124,14 +125,19 @@ def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
 def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
     """Returns the matrix by columns or by rows, with ascending indices."""
     n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
-    _check_structure(name, a, n_major, n_minor)
-    dtype = float_dtype(a) if dtype is None else dtype
-    if (a.format == "csc") != by_columns:
-        a = a.tocsc() if by_columns else a.tocsr()
-        n_major, n_minor = n_minor, n_major
-    indptr = _converted(a.indptr, np.dtype(np.int64))
+    # Kernels, and those of SciPy, follow indices and indptr: copies, which nobody changes after the check.
+    data, indices, indptr = a.data, a.indices.copy(), a.indptr.copy()
+    _check_structure(name, a.format, data, indices, indptr, n_major, n_minor)
+    dtype = float_dtype(data) if dtype is None else dtype
     n_stored = int(indptr[-1])
-    indices, data = a.indices[:n_stored], a.data[:n_stored]
+    data, indices = data[:n_stored], indices[:n_stored]
+    if (a.format == "csc") != by_columns:
+        make = getattr(sys.modules["scipy.sparse"], f"{a.format}_array")
+        b = make((data, indices, indptr), shape=a.shape)
+        b = b.tocsc() if by_columns else b.tocsr()
+        data, indices, indptr = b.data, b.indices, b.indptr
+        n_major, n_minor = n_minor, n_major
+    indptr = _converted(indptr, np.dtype(np.int64))
     inside = ~_starts(indptr, n_stored)[1:]
     if bool((inside & (indices[1:] < indices[:-1])).any()):
         order = np.lexsort((indices, np.repeat(np.arange(n_major), np.diff(indptr))))

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core import dispatch, machine
+from ..core import check, dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from .bins import BIN_DTYPES, Bins
 
@@ -20,12 +20,18 @@ def _smallest_dtype(n_bins: int) -> np.dtype:
 class Readable(Protocol):
     """Attributes of `samples.Samples` that the encoding reads."""
 
-    numbers: Array
     shape: tuple[int, int]
     dtype: np.dtype
     max_bins: int | None
-    categorical: np.ndarray | None
     has_missing: bool
+
+    @property
+    def numbers(self) -> Array:
+        """Array of the numbers."""
+
+    @property
+    def categorical(self) -> np.ndarray | None:
+        """Which columns are categories; None if none are."""
 
     @property
     def is_exact(self) -> bool:
@@ -58,8 +64,9 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         in_a_row = at[-1] - at[0] == count - 1
         columns = x.columns(slice(at[0], at[-1] + 1) if in_a_row else xp.asarray(at))
         backend.encode(columns, wide[:count], values[0][:count], values[-1][:count], n_bins[part])
-        if has_missing:
-            some_missing[part] = xp.isnan(columns).any(axis=0)
+        # The numbers may have changed since their check, and may change now: they are read only once.
+        some_missing[part] = wide[:count].max(axis=1) >= xp.asarray(n_bins[part])
+        check_unchanged(has_missing or not some_missing[part].any(), "NaN, where there was none")
         del columns
         widest = int(n_bins[part].max())
         dtype = _smallest_dtype(widest + has_missing)
@@ -83,6 +90,18 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
             table[f, used:] = table[f, used - 1] if used and widest else 0.0
     missing = xp.where(some_missing, xp.asarray(n_bins), -1) if has_missing else None
     return Bins(bins, joined[0], joined[-1], x.dtype, missing=missing)
+
+
+def check_unchanged(fine: object, got: str) -> None:
+    """Checks that numbers are `fine`, as they were when the samples were made."""
+    check.require(
+        fine, "x", "the numbers of which samples were made", got, "make samples of the changed numbers"
+    )
+
+
+def check_categories(values: Array) -> None:
+    """Checks the values of categories that have been encoded."""
+    check_unchanged(not supervised.are_no_categories(values).any(), "numbers that are no categories")
 
 
 def with_tables(bins: Bins) -> Bins:
@@ -110,6 +129,7 @@ def encode(x: Readable, tables: bool = True) -> Bins:
     xp = dispatch.array_module(x.numbers)
     numbers, named = np.flatnonzero(~x.categorical), np.flatnonzero(x.categorical)
     parts = [(named, _encode_columns(x, named, None))]
+    check_categories(parts[0][1].low)
     if numbers.size:
         parts.append((numbers, _encode_columns(x, numbers, x.max_bins)))
     widest = max(part.low.shape[1] for _, part in parts)
