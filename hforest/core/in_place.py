@@ -49,14 +49,21 @@ def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
     They can set neither elements nor shape and dtype of `a`. What is no array of NumPy is returned unchanged.
     `once` collects the results, so that an array that occurs repeatedly has one.
     """
-    once = {} if once is None else once
+    if isinstance(a, np.ndarray):
+        if once is not None and id(a) in once:
+            return once[id(a)]
+        if a.flags.c_contiguous and a.dtype.isnative:
+            view = machine.read_only(a)
+        else:
+            view = a.view()
+            view.flags.writeable = False
+        if once is not None:
+            once[id(a)] = view
+        return view
     if isinstance(a, tuple) and hasattr(a, "_fields"):
-        return type(a)(*(read_only(item, once) for item in a))
-    if isinstance(a, np.ndarray) and id(a) not in once:
-        is_plain = a.flags.c_contiguous and a.dtype.isnative
-        once[id(a)] = machine.read_only(a) if is_plain else a.view()
-        once[id(a)].flags.writeable = False
-    return once.get(id(a), a)
+        once = {} if once is None else once
+        return type(a)(*[read_only(item, once) for item in a])
+    return a
 
 
 def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:

@@ -139,18 +139,18 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
         n_major, n_minor = n_minor, n_major
     indptr = _converted(indptr, np.dtype(np.int64))
     inside = ~_starts(indptr, n_stored)[1:]
-    if bool((inside & (indices[1:] < indices[:-1])).any()):
+    if bool((inside & (indices[1:] <= indices[:-1])).any()):
         order = np.lexsort((indices, np.repeat(np.arange(n_major), np.diff(indptr))))
         indices, data = indices[order], data[order]
-    twice = inside & (indices[1:] == indices[:-1])
-    if bool(twice.any()):
-        at = int(twice.argmax())
-        major = int(np.searchsorted(indptr, at, side="right")) - 1
-        place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
-        raise ValueError(
-            f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
-            f"{name}.sum_duplicates()"
-        )
+        twice = inside & (indices[1:] == indices[:-1])
+        if bool(twice.any()):
+            at = int(twice.argmax())
+            major = int(np.searchsorted(indptr, at, side="right")) - 1
+            place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
+            raise ValueError(
+                f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
+                f"{name}.sum_duplicates()"
+            )
     numbers = _converted(data, dtype)
     return Compressed(numbers, _converted(indices, check.INT32), indptr, n_minor)
 

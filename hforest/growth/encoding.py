@@ -20,14 +20,11 @@ def _smallest_dtype(n_bins: int) -> np.dtype:
 class Readable(Protocol):
     """Attributes of `samples.Samples` that the encoding reads."""
 
+    numbers: Array
     shape: tuple[int, int]
     dtype: np.dtype
     max_bins: int | None
     has_missing: bool
-
-    @property
-    def numbers(self) -> Array:
-        """Array of the numbers."""
 
     @property
     def categorical(self) -> np.ndarray | None:
@@ -65,8 +62,11 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         columns = x.columns(slice(at[0], at[-1] + 1) if in_a_row else xp.asarray(at))
         backend.encode(columns, wide[:count], values[0][:count], values[-1][:count], n_bins[part])
         # The numbers may have changed since their check, and may change now: they are read only once.
-        some_missing[part] = wide[:count].max(axis=1) >= xp.asarray(n_bins[part])
-        check_unchanged(has_missing or not some_missing[part].any(), "NaN, where there was none")
+        is_missing = wide[:count].max(axis=1) >= xp.asarray(n_bins[part])
+        if has_missing:
+            some_missing[part] = is_missing
+        else:
+            check_unchanged(not is_missing.any(), "NaN, where there was none")
         del columns
         widest = int(n_bins[part].max())
         dtype = _smallest_dtype(widest + has_missing)
@@ -75,19 +75,23 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         copies = [table[:count, :n_values].copy() for table in values]
         parts.append((part, wide[:count].astype(dtype), copies))
     del wide, values
-    widest = int(n_bins.max()) + has_missing
-    bins = xp.empty((n_columns, n), _smallest_dtype(widest))
-    if not tables and bins.itemsize == 4:
-        widest = 0
-    joined = [xp.empty((n_columns, widest)) for _ in copies]
-    while parts:  # each is freed after its copy
-        part, some, copies = parts.pop()
-        bins[part] = some
-        for table, copy in zip(joined, copies, strict=True):
-            table[part, : copy.shape[1]] = copy[:, :widest]
+    if len(parts) == 1 and not has_missing:
+        bins, joined = parts[0][1:]
+    else:
+        widest = int(n_bins.max()) + has_missing
+        bins = xp.empty((n_columns, n), _smallest_dtype(widest))
+        if not tables and bins.itemsize == 4:
+            widest = 0
+        joined = [xp.empty((n_columns, widest)) for _ in copies]
+        while parts:  # each is freed after its copy
+            part, some, copies = parts.pop()
+            bins[part] = some
+            for table, copy in zip(joined, copies, strict=True):
+                table[part, : copy.shape[1]] = copy[:, :widest]
+    widest = joined[0].shape[1]
     for f, used in enumerate(n_bins.tolist()):
-        for table in joined:
-            table[f, used:] = table[f, used - 1] if used and widest else 0.0
+        for table in joined if used < widest else ():
+            table[f, used:] = table[f, used - 1] if used else 0.0
     missing = xp.where(some_missing, xp.asarray(n_bins), -1) if has_missing else None
     return Bins(bins, joined[0], joined[-1], x.dtype, missing=missing)
 
@@ -152,13 +156,13 @@ def on_demand(x: Readable) -> Bins:
 
     Exact bins have no entries in low and high.
     """
-    n, n_columns = x.shape
+    (n, n_columns), numbers = x.shape, x.columns(slice(None))
     most, n_rows = (n, 0) if x.max_bins is None or x.is_exact else (x.max_bins, n_columns)
-    if n > 256 and whole_numbers(x.numbers[:1], 255)[1] == 2 == whole_numbers(x.numbers, 255)[1]:
+    if n > 256 and whole_numbers(numbers[:1], 255)[1] == 2 == whole_numbers(numbers, 255)[1]:
         most = min(most, 256)
     low, high = (np.empty((n_rows, most)) for _ in range(2))
     bins, state = np.empty((n_columns, n), _smallest_dtype(most)), np.zeros(n_columns, np.int32)
-    return Bins(bins, low, high, x.dtype, values=x.numbers, state=state)
+    return Bins(bins, low, high, x.dtype, values=numbers, state=state)
 
 
 def whole_numbers(x: FloatArray, bound: int) -> tuple[IntArray | None, int]:

@@ -43,12 +43,15 @@ class Samples:
     # This class is a matrix without conversion. Subclasses are other representations: they make bins, columns
     # and the matrix in other ways. `samples` chooses one.
     __slots__ = (
-        "_categorical", "_lock", "_made", "_numbers", "_x", "dtype", "has_missing", "max_bins", "shape"
+        "_categorical", "_lock", "_made", "_numbers", "_x", "dtype", "has_missing", "max_bins", "numbers",
+        "shape",
     )  # fmt: skip
 
+    # A caller can set the shape of a public array.
     _x: Any
     _numbers: Array
     _categorical: np.ndarray | None
+    numbers: Array
     shape: tuple[int, int]
     dtype: np.dtype
     max_bins: int | None
@@ -65,15 +68,17 @@ class Samples:
         categorical: np.ndarray | None = None,
         has_missing: bool = False,
     ) -> None:
-        # The caller can set the shape of its own array. A pickle has an array once.
-        once: dict[int, np.ndarray] = {}
-        x, numbers = read_only(x, once), read_only(numbers, once)
-        for name, value in (
-            ("_x", x), ("_numbers", numbers), ("_categorical", categorical),
-            ("shape", (x.shape[0], x.shape[1])), ("dtype", dtype), ("max_bins", max_bins),
-            ("has_missing", has_missing), ("_made", {}), ("_lock", RLock()),
-        ):  # fmt: skip
-            super().__setattr__(name, value)
+        own, once = super().__setattr__, dict[int, np.ndarray]()  # a pickle has an array once
+        own("_x", read_only(x, once))
+        own("_numbers", read_only(numbers, once))
+        own("_categorical", categorical)
+        own("numbers", read_only(numbers))
+        own("shape", (x.shape[0], x.shape[1]))
+        own("dtype", dtype)
+        own("max_bins", max_bins)
+        own("has_missing", has_missing)
+        own("_made", {})
+        own("_lock", RLock())
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -83,10 +88,6 @@ class Samples:
     @property
     def x(self) -> Any:
         return read_only(self._x)
-
-    @property
-    def numbers(self) -> Array:
-        return read_only(self._numbers)
 
     @property
     def categorical(self) -> np.ndarray | None:
