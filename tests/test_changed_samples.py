@@ -215,7 +215,11 @@ def test_samples_cannot_be_changed(name):
                     a.flags.writeable = True
     for a in arrays_in((source.x, source.numbers, source.categorical)):
         a.shape = (1, *a.shape)
-    assert all(a.ndim <= 2 for a in arrays_in((source.x, source.numbers, source.categorical)))
+    for settings in ({}, {"splitter": "random", "bootstrap": False}):
+        got, want = (
+            hforest.grow(a, labels_of(a), 2, rng=0, **settings) for a in (source, some_samples()[name])
+        )
+        assert all(map(np.array_equal, got, want))
     with pytest.raises(AttributeError, match="not writable"):
         hforest.tree.prepare(hforest.grow(source, labels_of(source), 1)).forest = None
 

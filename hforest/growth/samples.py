@@ -271,7 +271,8 @@ def samples(
     ----------
     x : (n_samples, n_columns) array-like of real numbers, sparse matrix, or Samples
         As `hforest.grow` takes it. Samples are returned unchanged. An array is copied only for a conversion;
-        it must not change while the result is in use.
+        it should not change while the result is in use. Forests of a changed array have splits of old or new
+        numbers, or a ValueError says that it changed.
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
         Columns of categories: whole numbers 0 to 65535, or NaN. Their splits send a set of categories to one
         side. Each category has a bin of its own, whatever max_bins is. Not for windows.
