@@ -1,5 +1,6 @@
 """Samples that are parts of the rows of an array, read in place, and arrays that nobody changes."""
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,9 +39,9 @@ class InPlace:
     __slots__ = ()
 
     @property
+    @abstractmethod
     def x(self) -> Any:
         """The Windows."""
-        raise NotImplementedError
 
 
 def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
