@@ -11,6 +11,7 @@ from growers import assert_all_same, both, grow, make, on_paths, on_threads, ove
 import hforest
 from hforest import growth
 from hforest.core import dispatch
+from hforest.growth import encoding
 
 LABELS = [{}, {"sample_weight": "whole"}, {"min_samples_leaf": 3}, {"criterion": "entropy"}]
 
@@ -101,7 +102,9 @@ def test_a_column_that_another_process_began_is_encoded():
     # After a fork the child has the claims of the parent's threads, but not the threads.
     x, y = wide(60, 2000)
     samples = hforest.samples(x)
-    samples.on_demand(tables=False).state[:] = os.getpid() + 1
+    bins = encoding.on_demand(samples)
+    bins.state[:] = os.getpid() + 1
+    samples.once("on demand", (), lambda: bins)
     assert_same_bits(hforest.grow(samples, y, 3, rng=0), hforest.grow(x, y, 3, rng=0))
 
 

@@ -1,10 +1,11 @@
-"""Samples that are parts of the rows of an array, read in place."""
+"""Samples that are parts of the rows of an array, read in place, and arrays that nobody changes."""
 
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import check
+from . import check, machine
 from .aliases import Array, FloatArray, IntArray
 
 
@@ -36,7 +37,34 @@ class InPlace:
     """Base of samples whose attribute `x` is Windows, which functions that apply forests read in place."""
 
     __slots__ = ()
-    x: Windows
+
+    @property
+    @abstractmethod
+    def x(self) -> Any:
+        """The Windows."""
+
+
+def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
+    """Returns an array, or a named tuple of arrays, on the same memory, to pass to others.
+
+    They can set neither elements nor shape and dtype of `a`. What is no array of NumPy is returned unchanged.
+    `once` collects the results, so that an array that occurs repeatedly has one.
+    """
+    if isinstance(a, np.ndarray):
+        if once is not None and id(a) in once:
+            return once[id(a)]
+        if a.flags.c_contiguous and a.dtype.isnative:
+            view = machine.read_only(a)
+        else:
+            view = a.view()
+            view.flags.writeable = False
+        if once is not None:
+            once[id(a)] = view
+        return view
+    if isinstance(a, tuple) and hasattr(a, "_fields"):
+        once = {} if once is None else once
+        return type(a)(*[read_only(item, once) for item in a])
+    return a
 
 
 def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:

@@ -57,24 +57,24 @@ def is_sparse(a: Any) -> bool:
 
 
 def _check_structure(
-    name: str, a: Any, indptr: IntArray, indices: IntArray, n_major: int, n_minor: int
+    name: str, kind: str, data: Any, indices: Any, indptr: Any, n_major: int, n_minor: int
 ) -> None:
-    """Checks that row pointers and indices, copies of those of a matrix, are inside their arrays."""
+    """Checks that row pointers and indices of a matrix of a kind, "csr" or "csc", are inside their arrays."""
     fine = (
         indptr.shape == (n_major + 1,)
         and indices.ndim == 1
-        and a.data.ndim == 1
+        and data.ndim == 1
         and indptr.dtype.kind in "iu"
         and indices.dtype.kind in "iu"
         and int(indptr[0]) == 0
         and bool((indptr[1:] >= indptr[:-1]).all())
-        and int(indptr[-1]) <= min(len(indices), len(a.data))
+        and int(indptr[-1]) <= min(len(indices), len(data))
     )
     if not fine:
         raise ValueError(
             f"{name}.indptr: expected {n_major + 1} ascending numbers from 0 to at most the lengths of "
             "indices and data, got other numbers; make the matrix with "
-            f"scipy.sparse.{a.format}_array((data, indices, indptr))"
+            f"scipy.sparse.{kind}_array((data, indices, indptr))"
         )
     used = indices[: int(indptr[-1])]
     low, high = (int(used.min()), int(used.max())) if used.size else (0, -1)
@@ -125,29 +125,32 @@ def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
 def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
     """Returns the matrix by columns or by rows, with ascending indices."""
     n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
-    indptr, indices = check.owned(a.indptr), check.owned(a.indices)
-    _check_structure(name, a, indptr, indices, n_major, n_minor)
-    dtype = float_dtype(a) if dtype is None else dtype
-    if (a.format == "csc") != by_columns:
-        a = type(a)((a.data, indices, indptr), shape=a.shape)
-        a = a.tocsc() if by_columns else a.tocsr()
-        n_major, n_minor, indptr, indices = n_minor, n_major, a.indptr, a.indices
-    indptr = _converted(indptr, np.dtype(np.int64))
+    # Kernels, and those of SciPy, follow indices and indptr: copies, which nobody changes after the check.
+    data, indices, indptr = a.data, check.owned(a.indices), check.owned(a.indptr)
+    _check_structure(name, a.format, data, indices, indptr, n_major, n_minor)
+    dtype = float_dtype(data) if dtype is None else dtype
     n_stored = int(indptr[-1])
-    indices, data = indices[:n_stored], a.data[:n_stored]
+    data, indices = data[:n_stored], indices[:n_stored]
+    if (a.format == "csc") != by_columns:
+        make = getattr(sys.modules["scipy.sparse"], f"{a.format}_array")
+        b = make((data, indices, indptr), shape=a.shape)
+        b = b.tocsc() if by_columns else b.tocsr()
+        data, indices, indptr = b.data, b.indices, b.indptr
+        n_major, n_minor = n_minor, n_major
+    indptr = _converted(indptr, np.dtype(np.int64))
     inside = ~_starts(indptr, n_stored)[1:]
-    if bool((inside & (indices[1:] < indices[:-1])).any()):
+    if bool((inside & (indices[1:] <= indices[:-1])).any()):
         order = np.lexsort((indices, np.repeat(np.arange(n_major), np.diff(indptr))))
         indices, data = indices[order], data[order]
-    twice = inside & (indices[1:] == indices[:-1])
-    if bool(twice.any()):
-        at = int(twice.argmax())
-        major = int(np.searchsorted(indptr, at, side="right")) - 1
-        place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
-        raise ValueError(
-            f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
-            f"{name}.sum_duplicates()"
-        )
+        twice = inside & (indices[1:] == indices[:-1])
+        if bool(twice.any()):
+            at = int(twice.argmax())
+            major = int(np.searchsorted(indptr, at, side="right")) - 1
+            place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
+            raise ValueError(
+                f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
+                f"{name}.sum_duplicates()"
+            )
     numbers = _converted(data, dtype)
     return Compressed(numbers, _converted(indices, check.INT32), indptr, n_minor)
 

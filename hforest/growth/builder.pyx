@@ -183,16 +183,16 @@ cdef bint _may_split(
 
 cdef bint _split_node(
     const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, uint64_t key,
-    const hf_split* split, double gain
+    const hf_split* split, double gain, int64_t middle
 ) noexcept nogil:
     # Splits a node and appends its children; returns whether there was memory.
     #
-    # key  IN  of the node
-    cdef int64_t v = node.at, middle
+    # key     IN  of the node
+    # middle  IN  the first sample of the right child
+    cdef int64_t v = node.at
     cdef hf_pending left, right
     if not t.source.write(t, r, split, tree, v):
         return False
-    middle = partition(r, node)
     tree.threshold[v] = split.threshold
     if tree.has_defaults:
         tree.default_left[v] = <uint8_t> split.default_left
@@ -248,7 +248,7 @@ cdef bint grow_tree(
     cdef hf_split split
     cdef double weight, gain
     cdef uint64_t key
-    cdef int64_t n_steps = 0, first = 0, last = t.n
+    cdef int64_t n_steps = 0, first = 0, last = t.n, middle = 0
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
     tree.has_defaults = t.has_defaults
@@ -276,14 +276,19 @@ cdef bint grow_tree(
             split = r.best_split(t, &r, &node, key, weight)
         if split.column >= 0:
             gain = _gain_of(t, &r, &node, weight, split.score)
+            middle = partition(&r, &node)
         if weight < 0:
             fine = False
-        elif split.column < 0 or gain / r.root_weight < t.min_decrease:
+        elif (
+            split.column < 0
+            or gain / r.root_weight < t.min_decrease
+            or not node.first < middle < node.last  # another thread changes x: growth would not end
+        ):
             fine = _write_leaf(t, &r, tree, &node, weight)
             if node.kept >= 0:
                 release_kept(&r, node.kept)
         else:
-            fine = _split_node(t, &r, tree, &node, key, &split, gain)
+            fine = _split_node(t, &r, tree, &node, key, &split, gain, middle)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
         if tree.reached != NULL and tree.feature[node.at] == -1:

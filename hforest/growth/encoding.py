@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core import dispatch, machine
+from ..core import check, dispatch, machine, supervised
 from ..core.aliases import Array, FloatArray, IntArray
 from .bins import BIN_DTYPES, Bins
 
@@ -24,8 +24,11 @@ class Readable(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype
     max_bins: int | None
-    categorical: np.ndarray | None
     has_missing: bool
+
+    @property
+    def categorical(self) -> np.ndarray | None:
+        """Which columns are categories; None if none are."""
 
     @property
     def is_exact(self) -> bool:
@@ -58,8 +61,12 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         in_a_row = at[-1] - at[0] == count - 1
         columns = x.columns(slice(at[0], at[-1] + 1) if in_a_row else xp.asarray(at))
         backend.encode(columns, wide[:count], values[0][:count], values[-1][:count], n_bins[part])
+        # The numbers may have changed since their check, and may change now: they are read only once.
+        is_missing = wide[:count].max(axis=1) >= xp.asarray(n_bins[part])
         if has_missing:
-            some_missing[part] = xp.isnan(columns).any(axis=0)
+            some_missing[part] = is_missing
+        else:
+            check_unchanged(not is_missing.any(), "NaN, where there was none")
         del columns
         widest = int(n_bins[part].max())
         dtype = _smallest_dtype(widest + has_missing)
@@ -68,21 +75,37 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         copies = [table[:count, :n_values].copy() for table in values]
         parts.append((part, wide[:count].astype(dtype), copies))
     del wide, values
-    widest = int(n_bins.max()) + has_missing
-    bins = xp.empty((n_columns, n), _smallest_dtype(widest))
-    if not tables and bins.itemsize == 4:
-        widest = 0
-    joined = [xp.empty((n_columns, widest)) for _ in copies]
-    while parts:  # each is freed after its copy
-        part, some, copies = parts.pop()
-        bins[part] = some
-        for table, copy in zip(joined, copies, strict=True):
-            table[part, : copy.shape[1]] = copy[:, :widest]
+    if len(parts) == 1 and not has_missing:
+        bins, joined = parts[0][1:]
+    else:
+        widest = int(n_bins.max()) + has_missing
+        bins = xp.empty((n_columns, n), _smallest_dtype(widest))
+        if not tables and bins.itemsize == 4:
+            widest = 0
+        joined = [xp.empty((n_columns, widest)) for _ in copies]
+        while parts:  # each is freed after its copy
+            part, some, copies = parts.pop()
+            bins[part] = some
+            for table, copy in zip(joined, copies, strict=True):
+                table[part, : copy.shape[1]] = copy[:, :widest]
+    widest = joined[0].shape[1]
     for f, used in enumerate(n_bins.tolist()):
-        for table in joined:
-            table[f, used:] = table[f, used - 1] if used and widest else 0.0
+        for table in joined if used < widest else ():
+            table[f, used:] = table[f, used - 1] if used else 0.0
     missing = xp.where(some_missing, xp.asarray(n_bins), -1) if has_missing else None
     return Bins(bins, joined[0], joined[-1], x.dtype, missing=missing)
+
+
+def check_unchanged(fine: object, got: str) -> None:
+    """Checks that numbers are `fine`, as they were when the samples were made."""
+    check.require(
+        fine, "x", "the numbers of which samples were made", got, "make samples of the changed numbers"
+    )
+
+
+def check_categories(values: Array) -> None:
+    """Checks the values of categories that have been encoded."""
+    check_unchanged(not supervised.are_no_categories(values).any(), "numbers that are no categories")
 
 
 def with_tables(bins: Bins) -> Bins:
@@ -110,6 +133,7 @@ def encode(x: Readable, tables: bool = True) -> Bins:
     xp = dispatch.array_module(x.numbers)
     numbers, named = np.flatnonzero(~x.categorical), np.flatnonzero(x.categorical)
     parts = [(named, _encode_columns(x, named, None))]
+    check_categories(parts[0][1].low)
     if numbers.size:
         parts.append((numbers, _encode_columns(x, numbers, x.max_bins)))
     widest = max(part.low.shape[1] for _, part in parts)
@@ -132,13 +156,13 @@ def on_demand(x: Readable) -> Bins:
 
     Exact bins have no entries in low and high.
     """
-    n, n_columns = x.shape
+    (n, n_columns), numbers = x.shape, x.columns(slice(None))
     most, n_rows = (n, 0) if x.max_bins is None or x.is_exact else (x.max_bins, n_columns)
-    if n > 256 and whole_numbers(x.numbers[:1], 255)[1] == 2 == whole_numbers(x.numbers, 255)[1]:
+    if n > 256 and whole_numbers(numbers[:1], 255)[1] == 2 == whole_numbers(numbers, 255)[1]:
         most = min(most, 256)
     low, high = (np.empty((n_rows, most)) for _ in range(2))
     bins, state = np.empty((n_columns, n), _smallest_dtype(most)), np.zeros(n_columns, np.int32)
-    return Bins(bins, low, high, x.dtype, values=x.numbers, state=state)
+    return Bins(bins, low, high, x.dtype, values=numbers, state=state)
 
 
 def whole_numbers(x: FloatArray, bound: int) -> tuple[IntArray | None, int]:

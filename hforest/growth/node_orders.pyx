@@ -12,7 +12,7 @@ Missing values of a categorical column are one more category. Of equal scores th
 lowest split.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
@@ -338,20 +338,20 @@ cdef void keep_sides(hf_orders* o) noexcept nogil:
 
 cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_split* split) noexcept nogil:
     # Writes the words of the set of categories that go left. Categories that the node does not have go to the
-    # side with more samples.
+    # side with more samples. A category is below 32 * WORDS, whatever the table holds.
     cdef int64_t i
     cdef uint32_t category, greatest = 0
     _find_present(o, n)
     for i in range(o.n_present):
         if o.present[i] != o.missing:
-            category = <uint32_t> c.low[table_at(c, split.column) + o.present[i]]
+            category = <uint16_t> c.low[table_at(c, split.column) + o.present[i]]
             greatest = category if category > greatest else greatest
     o.n_words = greatest // 32 + 1
     memset(o.words, 0xff if split.default_left & HF_UNKNOWN_LEFT else 0, o.n_words * sizeof(uint32_t))
     for i in range(o.n_present):
         if o.present[i] == o.missing:
             continue
-        category = <uint32_t> c.low[table_at(c, split.column) + o.present[i]]
+        category = <uint16_t> c.low[table_at(c, split.column) + o.present[i]]
         if o.best_side[o.present[i]]:
             o.words[category // 32] &= ~(<uint32_t> 1 << category % 32)
         else:

@@ -55,16 +55,17 @@ cdef void _copy(const hf_task* t, const hf_columns* c, int64_t column, real* val
         value[i] = x[i * c.n_columns]
 
 
-cdef void _write(const uint32_t* rank, int64_t n, bin_t* bins) noexcept nogil:
+cdef void _write(const uint32_t* rank, int64_t n, uint32_t last, bin_t* bins) noexcept nogil:
     cdef int64_t i
     for i in range(n):
-        bins[i] = <bin_t> rank[i]
+        bins[i] = <bin_t> min(rank[i], last)
 
 
 cdef void _encode(
     const hf_task* t, const hf_columns* c, const hf_encoder* encoder, int64_t column, real* value
 ) noexcept nogil:
     cdef hf_column ranks
+    cdef uint32_t last = <uint32_t> t.n - 1
     ranks.n, ranks.bins = t.n, encoder.bins
     if c.low == NULL:
         ranks.n_bins, ranks.low, ranks.high = t.n, encoder.low, encoder.low
@@ -75,13 +76,14 @@ cdef void _encode(
     if c.low == NULL and t.n <= COUNTED:  # the numbers of smaller values have the order of the ranks
         bodies_of(t.path).count_smaller(t.single, value, t.n, encoder.bins)
     else:
-        rank_column(<const real*> value, &ranks, encoder.order, t.watch)
+        # Numbers that became missing have the last bin, because tables have none for them.
+        last = <uint32_t> max(rank_column(<const real*> value, &ranks, encoder.order, t.watch), 1) - 1
     if c.width == 1:
-        _write(encoder.bins, t.n, <uint8_t*> c.bins + column * t.n)
+        _write(encoder.bins, t.n, last, <uint8_t*> c.bins + column * t.n)
     elif c.width == 2:
-        _write(encoder.bins, t.n, <uint16_t*> c.bins + column * t.n)
+        _write(encoder.bins, t.n, last, <uint16_t*> c.bins + column * t.n)
     else:
-        _write(encoder.bins, t.n, <uint32_t*> c.bins + column * t.n)
+        _write(encoder.bins, t.n, last, <uint32_t*> c.bins + column * t.n)
 
 
 cdef void encode_column(

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from ..core.in_place import InPlace, Windows, check_places, rows_of
+from ..core.in_place import InPlace, Windows, check_places, read_only, rows_of
 from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
@@ -19,12 +19,13 @@ class Samples:
     """Checked samples of `samples`, which every function that grows forests takes as x.
 
     Functions that apply forests take Samples of an array or of windows, too. The first growth makes the bins,
-    or copies in another order, that it needs; later forests on the same samples use them again.
+    or copies in another order, that it needs; later forests on the same samples use them again. Attributes
+    cannot be set, and their arrays are read-only.
 
     Attributes
     ----------
     x : array, matrix or windows
-        Checked samples. They must not change afterwards.
+        Checked samples, on the memory of the caller's numbers, which should not change afterwards.
     numbers : array
         Array of their numbers.
     shape : (int, int)
@@ -41,7 +42,22 @@ class Samples:
 
     # This class is a matrix without conversion. Subclasses are other representations: they make bins, columns
     # and the matrix in other ways. `samples` chooses one.
-    __slots__ = ("_lock", "_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
+    __slots__ = (
+        "_categorical", "_lock", "_made", "_numbers", "_x", "dtype", "has_missing", "max_bins", "numbers",
+        "shape",
+    )  # fmt: skip
+
+    # A caller can set the shape of a public array.
+    _x: Any
+    _numbers: Array
+    _categorical: np.ndarray | None
+    numbers: Array
+    shape: tuple[int, int]
+    dtype: np.dtype
+    max_bins: int | None
+    has_missing: bool
+    _made: dict[str, tuple[Hashable, Any]]
+    _lock: RLock
 
     def __init__(
         self,
@@ -52,23 +68,42 @@ class Samples:
         categorical: np.ndarray | None = None,
         has_missing: bool = False,
     ) -> None:
-        self.x, self.numbers, self.dtype, self.max_bins = x, numbers, dtype, max_bins
-        self.shape: tuple[int, int] = (x.shape[0], x.shape[1])
-        self.categorical, self.has_missing = categorical, has_missing
-        self._made: dict[str, tuple[Hashable, Any]] = {}
-        self._lock = RLock()
+        own, once = super().__setattr__, dict[int, np.ndarray]()  # a pickle has an array once
+        own("_x", read_only(x, once))
+        own("_numbers", read_only(numbers, once))
+        own("_categorical", categorical)
+        own("numbers", read_only(numbers))
+        own("shape", (x.shape[0], x.shape[1]))
+        own("dtype", dtype)
+        own("max_bins", max_bins)
+        own("has_missing", has_missing)
+        own("_made", {})
+        own("_lock", RLock())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"samples.{name}: expected no assignment, got one; make other samples by hforest.samples"
+        )
+
+    @property
+    def x(self) -> Any:
+        return read_only(self._x)
+
+    @property
+    def categorical(self) -> np.ndarray | None:
+        return read_only(self._categorical)
 
     def __reduce__(self) -> tuple[type["Samples"], tuple[Any, ...]]:
         """Pickles without cached representations: another process makes them again."""
         return type(self), (
-            self.x, self.numbers, self.dtype, self.max_bins, self.categorical, self.has_missing
+            self._x, self._numbers, self.dtype, self.max_bins, self._categorical, self.has_missing
         )  # fmt: skip
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Samples({type(self.x).__name__} of shape {self.shape}, {self.dtype})"
+        return f"Samples({type(self._x).__name__} of shape {self.shape}, {self.dtype})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns the numbers, for functions that take arrays, such as `hforest.tree.predict`."""
@@ -87,7 +122,7 @@ class Samples:
     @property
     def are_exact_numbers(self) -> bool:
         """Returns whether columns are numbers that are stored, none is missing, and bins are exact."""
-        return self.is_exact and not self.has_missing and self.categorical is None
+        return self.is_exact and not self.has_missing and self._categorical is None
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), or the cached result of the last call with the same name and key."""
@@ -99,34 +134,34 @@ class Samples:
 
     def columns(self, which: slice | Array) -> Array:
         """Returns some columns in the dtype, of any strides."""
-        return self.x[:, which]
+        return self._x[:, which]
 
     def _encode(self, tables: bool) -> Bins:
         bins = encoding.encode(self, tables)
-        return bins if bins.low.size else bins._replace(values=self.x)
+        return bins if bins.low.size else bins._replace(values=self._x)
 
     def bins(self, *, tables: bool = True) -> Bins:
         """Returns the columns as bins; without `tables`, some have `values` in place of low and high."""
-        bins = self.once("bins", (), lambda: self._encode(tables))
+        bins = self.once("bins", (), lambda: read_only(self._encode(tables)))
         if tables and bins.values is not None:
-            return self.once("tables", (), lambda: encoding.with_tables(bins))
+            return self.once("tables", (), lambda: read_only(encoding.with_tables(bins)))
         return bins
 
     def on_demand(self, *, tables: bool) -> Bins:
         """Returns the columns as `bins`; of a wide array each is encoded when a node first samples it."""
         is_wide = self.shape[1] >= encoding.WIDE * self.shape[0]
-        if is_wide and self.x is self.numbers and not self.has_missing and self.categorical is None:
-            return self.once("on demand", (), lambda: encoding.on_demand(self))
+        if is_wide and self._x is self._numbers and not self.has_missing and self._categorical is None:
+            return self.once("on demand", (), lambda: read_only(encoding.on_demand(self)))
         return self.bins(tables=tables)
 
     def _matrix(self) -> FloatArray | Columns | Windows:
-        return self.x
+        return self._x
 
     def matrix(self) -> FloatArray | Columns | Windows:
         """Returns the numbers as a C-contiguous array, as a sparse matrix or as windows."""
-        if self.categorical is not None:
+        if self._categorical is not None:
             raise _no_numbers("columns of categories")
-        return self.once("matrix", (), self._matrix)
+        return read_only(self.once("matrix", (), self._matrix))
 
     def workspace(self, name: str, backend: Any, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns a backend's representation of the samples, made `once` for each backend and vector path."""
@@ -139,13 +174,13 @@ class UnconvertedSamples(Samples):
     __slots__ = ()
 
     def columns(self, which: slice | Array) -> Array:
-        return self.x.columns(which)
+        return self._x.columns(which)
 
     def _encode(self, tables: bool) -> Bins:
         return super()._encode(True)
 
     def _matrix(self) -> FloatArray:
-        return supervised.converted_numbers(self.x.source, self.dtype)
+        return supervised.converted_numbers(self._x.source, self.dtype)
 
 
 class NoArraySamples(Samples):
@@ -155,11 +190,11 @@ class NoArraySamples(Samples):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(
-            f"{type(self.x).__name__} in place of numbers: pass the data that the samples were made from"
+            f"{type(self._x).__name__} in place of numbers: pass the data that the samples were made from"
         )
 
     def _matrix(self) -> FloatArray | Columns | Windows:
-        raise _no_numbers(type(self.x).__name__)
+        raise _no_numbers(type(self._x).__name__)
 
 
 class SparseSamples(NoArraySamples):
@@ -172,10 +207,10 @@ class SparseSamples(NoArraySamples):
         return False
 
     def _encode(self, tables: bool) -> Bins:
-        return sparse_encoding.encode(self.x, self.max_bins, self.categorical, self.has_missing)
+        return sparse_encoding.encode(self._x, self.max_bins, self._categorical, self.has_missing)
 
     def _matrix(self) -> Columns:
-        return self.x
+        return self._x
 
 
 class WindowSamples(NoArraySamples, InPlace):
@@ -189,8 +224,10 @@ class WindowSamples(NoArraySamples, InPlace):
 
     def moved(self, base: IntArray) -> "WindowSamples":
         """Returns windows of the same shape at other places of the array, with the cached representations."""
+        base = base.copy()
+        check_places(base, self._x.offset, self._numbers.size)
         other = WindowSamples(
-            self.x._replace(base=base), self.numbers, self.dtype, self.max_bins, None, self.has_missing
+            self._x._replace(base=base), self._numbers, self.dtype, self.max_bins, None, self.has_missing
         )
         for name, (key, made) in self._made.items():
             if name == "bins" and made.base is not None:
@@ -200,18 +237,18 @@ class WindowSamples(NoArraySamples, InPlace):
         return other
 
     def columns(self, which: slice | Array) -> Array:
-        return rows_of(self.x, which)
+        return rows_of(self._x, which)
 
     def _matrix(self) -> Windows:
-        return self.x
+        return self._x
 
     def _encode(self, tables: bool) -> Bins:
         # One row of bins for all columns, if each distinct number can have a bin of its own.
-        rows = self.x.x.reshape(-1, 1)
+        rows = self._x.x.reshape(-1, 1)
         exact = encoding.encode(Samples(rows, rows, self.dtype))
         if self.max_bins is not None and exact.low.shape[1] > self.max_bins:
             return super()._encode(True)
-        return exact._replace(base=self.x.base, offset=self.x.offset)
+        return exact._replace(base=self._x.base, offset=self._x.offset)
 
 
 def _no_numbers(what: str) -> TypeError:
@@ -234,7 +271,8 @@ def samples(
     ----------
     x : (n_samples, n_columns) array-like of real numbers, sparse matrix, or Samples
         As `hforest.grow` takes it. Samples are returned unchanged. An array is copied only for a conversion;
-        it must not change while the result is in use.
+        it should not change while the result is in use. Forests of a changed array have splits of old or new
+        numbers, or a ValueError says that it changed.
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
         Columns of categories: whole numbers 0 to 65535, or NaN. Their splits send a set of categories to one
         side. Each category has a bin of its own, whatever max_bins is. Not for windows.
@@ -323,9 +361,6 @@ def _windows(x: ArrayLike, windows: Any, max_bins: int | None) -> WindowSamples:
     numbers, has_missing = supervised.samples_or_missing("x", x)
     check.same_device(x=numbers, base=base, offset=offset)
     check_places(base, offset, numbers.size)
-    for a in (base, offset):
-        if isinstance(a, np.ndarray):
-            a.flags.writeable = False
     placed = Windows(numbers, base, offset)
     return WindowSamples(placed, numbers, numbers.dtype, max_bins, has_missing=has_missing)
 

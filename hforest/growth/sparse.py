@@ -7,6 +7,7 @@ import numpy as np
 from ..core.aliases import FloatArray, IntArray
 from ..core.sparse import Columns
 from .bins import BIN_DTYPES, Bins, Stored
+from .encoding import check_categories, check_unchanged
 
 
 class _Values(NamedTuple):
@@ -69,6 +70,9 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
     occurs = distinct.count > 0
     is_missing = np.isnan(distinct.value)
     number = occurs & ~is_missing
+    check_unchanged(has_missing or not is_missing.any(), "NaN, where there was none")
+    if categorical is not None:
+        check_categories(distinct.value[categorical[distinct.column]])
     if max_bins is not None and has_missing:
         max_bins = max(1, max_bins - 1)  # missing values have a bin, too
     limit = np.full(n_columns, n_samples if max_bins is None else max_bins)
