@@ -510,7 +510,7 @@ def test_cells_of_table_1_that_are_met_are_those_of_the_record():
 )
 def test_errors_of_co2_with_bootstrap_over_those_without_are_those_of_the_record(name, settings):
     errors = {}
-    for row in of_both_tasks("tabular_co2_bagging"):
+    for row in record("tabular_co2_bagging"):
         errors.setdefault((row["method"], row["table"]), []).append(row["error"])
     bagged = "co2:" + settings.replace("min", "bootstrap=True,min") if settings else "co2:bootstrap=True"
     plain = f"co2:{settings}" if settings else "co2"
