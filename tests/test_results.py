@@ -304,6 +304,13 @@ def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, ta
     assert not stands_on(f"{page}.md", table(other, task))
 
 
+def test_the_table_of_intervals_is_that_of_the_record(script):
+    rows = [row for row in record("intervals") if row["function"] == "waves"]
+    table = script("intervals").table
+    assert stands_on("stats.md", "\n".join(table(rows)))
+    assert not stands_on("stats.md", "\n".join(table([{**row, "sets": row["sets"] + 1} for row in rows])))
+
+
 def test_the_table_of_missing_values_is_that_of_the_record(script):
     table, rows = script("missing").summary, record("missing")
     assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"
