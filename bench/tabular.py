@@ -1,11 +1,12 @@
 """Errors and times on ordinary tables: all forests beside other libraries, at defaults, on one thread.
 
     python bench/tabular.py --data DIR [DIR ...] [--tables NAME ... | --half choose judge public]
-        [--methods NAME ...] [--splits 5] [--rows 20000] [--held-out] [--seconds S] [--no-categorical]
-        [--gaps random value] [--scale raw unit deviations powers indicators] [--json FILE]
+        [--task classification | regression] [--methods NAME ...] [--splits 5] [--rows 20000] [--held-out]
+        [--seconds S] [--no-categorical] [--gaps random value]
+        [--scale raw unit deviations powers indicators] [--json FILE]
     python bench/tabular.py --table FILE [FILE ...]   # markdown tables of records, without a measurement
-    python bench/tabular.py --figure FILE OUT.png     # error over time, both against the random forest
-    python bench/tabular.py --ranks FILE OUT.png      # mean ranks, with their critical difference
+    python bench/tabular.py --figure FILE ... OUT.png # error over time, both against the random forest
+    python bench/tabular.py --ranks FILE ... OUT.png  # mean ranks, with their critical difference
 
 A table is an npz file in one of the folders, of x and y, or of x_train, y_train, x_test and y_test, which are
 joined. A split draws at most `rows` rows at random with its number as the seed, two thirds for fitting and
@@ -472,7 +473,7 @@ def run(options: argparse.Namespace) -> None:
         })
         for table in tables for scale in options.scale for gaps in options.gaps
         for split in range(options.splits)
-        for method in methods
+        for method in methods if measured(find(options.data, table), method, options.task)
     ]  # fmt: skip
     found = []
     with Bar("tabular") as bar:
@@ -480,7 +481,7 @@ def run(options: argparse.Namespace) -> None:
             row = next((row for row in rows if key.items() <= {**OLD, **row}.items()), None)
             bar(done, len(wanted))
             bar.note(f"{key['table']}, {key['method']}, split {key['split']}")
-            if row is None and not _skipped(path, key):
+            if row is None:
                 try:
                     row = measure(key["method"], path, key)
                 except Exception as refused:  # each library has its own; a cascade needs some of each class
@@ -496,13 +497,14 @@ def run(options: argparse.Namespace) -> None:
     print(tables_of(found, options.base))
 
 
-def _skipped(path: Path, key: Settings) -> bool:
-    """Returns whether a method is only for classification and the table a regression."""
-    if not METHODS[parsed(key["method"])[0]].classes_only:
-        return False
+def measured(path: Path, method: str, task: str | None) -> bool:
+    """Returns whether a table is of the task, if one is given, and a method is for tables of its kind."""
     with np.load(path) as file:
         kind = file["y" if "y" in file else "y_train"].dtype.kind
-    return bool(kind == "f" or path.stem in REGRESSIONS)
+    regression = kind == "f" or path.stem in REGRESSIONS
+    if METHODS[parsed(method)[0]].classes_only and regression:
+        return False
+    return task is None or (task == "regression") == regression
 
 
 # ------------------------------------------------------------------------------ tables of a record
@@ -762,6 +764,7 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tables", nargs="+")
     which.add_argument("--half", nargs="+", choices=tuple(HALVES), default=("choose", "judge"))
+    parser.add_argument("--task", choices=("classification", "regression"))
     parser.add_argument("--methods", nargs="+")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--rows", type=int, default=20000)
@@ -773,8 +776,8 @@ def main() -> None:
     parser.add_argument("--base", default=BASE)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path, nargs="+")
-    parser.add_argument("--figure", type=Path, nargs=2, metavar=("FILE", "OUT"))
-    parser.add_argument("--ranks", type=Path, nargs=2, metavar=("FILE", "OUT"))
+    parser.add_argument("--figure", type=Path, nargs="+", metavar=("FILE", "OUT"))
+    parser.add_argument("--ranks", type=Path, nargs="+", metavar=("FILE", "OUT"))
     options = parser.parse_args()
 
     def rows_of(*files: Path) -> list[Settings]:
@@ -783,10 +786,10 @@ def main() -> None:
 
     if options.figure:
         need("-e '.[bench]'", "matplotlib")
-        figure(rows_of(options.figure[0]), options.figure[1])
+        figure(rows_of(*options.figure[:-1]), options.figure[-1])
     if options.ranks:
         need("-e '.[bench]'", "matplotlib")
-        ranks_figure(rows_of(options.ranks[0]), options.ranks[1])
+        ranks_figure(rows_of(*options.ranks[:-1]), options.ranks[-1])
     if options.table:
         print(tables_of(rows_of(*options.table), options.base))
     elif options.data:

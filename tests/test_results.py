@@ -150,6 +150,11 @@ def record(name, key="rows"):
     return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))[key]
 
 
+def of_both_tasks(name):
+    """Returns the rows of a record of classes and of the record of regressions beside it."""
+    return record(name) + record(f"{name}_regression")
+
+
 # page, script, function of the script, record, key in it, further arguments, the figure that a test changes
 TABLES = {
     "table2": ("results-hinge", "table2", "table2", "rows", (), "error"),
@@ -191,9 +196,9 @@ MORE = [
 # pages with tables of bench/tabular.py: record, function, task
 TABULAR = [
     ("results-tables", "tabular_public", "summary_table", "classification"),
-    ("results-tables", "tabular_public", "summary_table", "regression"),
+    ("results-tables", "tabular_public_regression", "summary_table", "regression"),
     ("results-tables", "tabular_public", "errors_table", "classification"),
-    ("results-tables", "tabular_public", "errors_table", "regression"),
+    ("results-tables", "tabular_public_regression", "errors_table", "regression"),
     ("results-tables", "tabular_judge_five", "summary_table", "classification"),
     ("results-tables", "tabular_seconds", "summary_table", "classification"),
     ("results-tables", "tabular_indicators", "errors_table", "classification"),
@@ -203,17 +208,20 @@ TABULAR = [
     ("neural", "tabular_neural", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
     ("co2", "tabular_co2_judge", "errors_table", "classification"),
-    ("co2", "tabular_co2_judge", "errors_table", "regression"),
+    ("co2", "tabular_co2_judge_regression", "errors_table", "regression"),
 ]
 
+OF_PUBLIC = ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost")
 SHOWN = {
-    "tabular_public, errors_table": ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost"),
+    "tabular_public, errors_table": OF_PUBLIC,
+    "tabular_public_regression, errors_table": OF_PUBLIC,
     "tabular_co2_choose": (
         "rf", "co2", "co2:n_trees=10", "co2:nu=10,lr=0.01,bootstrap=True,min_samples_oblique=1",
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
     "tabular_co2_judge": ("rf", "co2"),
+    "tabular_co2_judge_regression": ("rf", "co2"),
     "tabular_judge_five": (
         "rf", "hinge", "cascade", "probes", "sporf", "co2", "classic", "extra", "complete", "neural"
     ),
@@ -296,6 +304,13 @@ def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, ta
     assert not stands_on(f"{page}.md", table(other, task))
 
 
+def test_the_table_of_intervals_is_that_of_the_record(script):
+    rows = [row for row in record("intervals") if row["function"] == "waves"]
+    table = script("intervals").table
+    assert stands_on("stats.md", "\n".join(table(rows)))
+    assert not stands_on("stats.md", "\n".join(table([{**row, "sets": row["sets"] + 1} for row in rows])))
+
+
 def test_the_table_of_missing_values_is_that_of_the_record(script):
     table, rows = script("missing").summary, record("missing")
     assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"
@@ -373,6 +388,36 @@ def test_what_pages_say_of_applying_forests_is_what_the_record_has():
         assert rung == "onnx" or f" {said}" in page("README.md")
 
 
+def test_what_pages_say_of_growing_is_what_the_records_have():
+    """Times of scikit-learn over those of hforest: of classes, of one target and of several."""
+    ratios = [
+        row["against"]["scikit-learn"] for row in record("grow")
+        if row["rung"] == "exact" and row["threads"] == 1 and "scikit-learn" in row.get("against", {})
+    ]  # fmt: skip
+    whole = f"{min(ratios):.0f} to {max(ratios):.0f} times"
+    seconds = {(row["name"], row["call"]): row["seconds"] for row in record("targets")}
+    found = {
+        name: taken / seconds[name, "hforest"]
+        for (name, call), taken in seconds.items()
+        if call == "scikit-learn"
+    }
+    several = {name: ratio for name, ratio in found.items() if "targets" in name}
+    one = {name: ratio for name, ratio in found.items() if name not in several}
+    exact, binned = (
+        ranges([a for name, a in one.items() if name.endswith(end)]) for end in ("exact", "255 bins")
+    )
+    growing = [line for line in page("README.md").split(" | ") if "random forest" in line]
+    assert any(line.startswith(f"{whole} as fast") for line in growing), whole
+    said = f"{exact} as fast as scikit-learn's random forest; {binned} with 255 bins; {ranges(several.values())} with"
+    assert any(line.startswith(said) for line in growing), said
+    low, high = min(found.values()), max(found.values())
+    assert f"classes {whole}, trees of targets {low:.1f} to {high:.1f} times" in page("docs/index.md")
+    least, most = (ranges(of.values()).removesuffix(" times").split(" to ") for of in (one, several))
+    assert (
+        f"take 1/{least[0]} to 1/{least[1]} of scikit-learn's time, with 10 or 100 targets 1/{most[0]} to 1/{most[1]}"
+    ) in page("docs/performance.md")
+
+
 def test_the_table_of_missed_goals_is_that_of_the_record():
     errors = {}
     for row in record("tabular_judge_five"):
@@ -396,7 +441,7 @@ def test_what_the_page_says_of_a_later_version_is_what_the_record_has():
 
 def test_what_the_readme_says_of_tables_is_what_the_record_has():
     errors, seconds = {}, {}
-    for row in record("tabular_public"):
+    for row in of_both_tasks("tabular_public"):
         errors.setdefault(row["table"], {}).setdefault(row["method"], []).append(row["error"])
         seconds.setdefault(row["table"], {}).setdefault(row["method"], []).append(row["fit_seconds"])
     errors, seconds = (
