@@ -176,7 +176,7 @@ def quantiles(
     checks.on_cpu(x=x, levels=levels, counts=counts)
     forest = trusted(forest, x)
     leaf = apply(forest, x)
-    _check_targets(targets, len(forest.feature))
+    targets = _checked_targets(targets, len(forest.feature))
     if (
         method == "linear"
         and checks.values_checked()
@@ -215,8 +215,11 @@ def _levels(levels: ArrayLike) -> FloatArray:
     return wanted
 
 
-def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
-    """Checks that targets belong to a forest of n_nodes nodes, and that no entry leads out of its array."""
+def _checked_targets(targets: LeafTargets, n_nodes: int) -> LeafTargets:
+    """Returns targets that belong to a forest of n_nodes nodes and whose entries stay inside their arrays.
+
+    Their indptr is a copy, which belongs to the call; kernels bound the ranks.
+    """
     checks.instance(
         "targets", targets, LeafTargets, "a hforest.tree.LeafTargets", "pass the result of leaf_targets"
     )
@@ -231,8 +234,8 @@ def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
     checks.array("targets.weight", targets.weight, _FLOAT64, (n_weights,), sizes)
     checks.at_least_one(sizes, "n_outputs", "n_train")
     if not checks.values_checked():
-        return
-    indptr = targets.indptr
+        return targets
+    indptr = checks.owned(targets.indptr)
     if indptr[0] != 0 or indptr[-1] != sizes["n_entries"] or bool((indptr[1:] < indptr[:-1]).any()):
         raise ValueError(
             f"targets.indptr: expected ascending numbers from 0 to n_entries = {sizes['n_entries']}, got "
@@ -251,3 +254,4 @@ def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
             f"{targets.weight.min():g} to {targets.weight.max():g}; pass the result of "
             "leaf_targets, unchanged"
         )
+    return targets._replace(indptr=indptr)

@@ -2,7 +2,7 @@
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport floor
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
@@ -117,6 +117,7 @@ cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
     cdef double* sums = s.sum
     cdef uint64_t* used = s.used
     cdef int64_t tree, node, first, last, j
+    cdef uint32_t k, last_member = <uint32_t> f.n_members - 1
     cdef double scale
     for tree in range(f.n_trees):
         _prefetch(f, leaf, tree)
@@ -125,22 +126,16 @@ cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
             continue
         first = f.indptr[node]
         last = f.indptr[node + 1]
-        if weight == NULL:
-            scale = 1.0 / <double> (last - first) if f.equal_trees else 1.0
-            for j in range(first, last):
-                sums[member[j]] += scale
-                _mark(used, member[j])
-        elif f.equal_trees:
+        scale = <double> (last - first) if f.equal_trees else 1.0
+        if weight != NULL and f.equal_trees:
             scale = 0.0
             for j in range(first, last):
                 scale += weight[j]
-            for j in range(first, last):
-                sums[member[j]] += weight[j] / scale
-                _mark(used, member[j])
-        else:
-            for j in range(first, last):
-                sums[member[j]] += weight[j]
-                _mark(used, member[j])
+        for j in range(first, last):
+            # Another thread may change members: a number out of range is taken as the last one.
+            k = min(<uint32_t> member[j], last_member)
+            sums[k] += (1.0 if weight == NULL else weight[j]) / scale
+            _mark(used, k)
 
 
 cdef int64_t _gather(Sums* s) noexcept nogil:
