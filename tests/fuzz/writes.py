@@ -19,9 +19,9 @@ from hforest import growth, tree
 from hforest.scale.rows.communicators import OneWorker
 
 from .growing import _x_with_missing
-from .oracle import ERRORS, LARGE, Case, Finding, Outcome, _bytes, call, in_place, told
+from .oracle import ERRORS, Case, Finding, Outcome, _bytes, call, in_place, told
 from .targets import SANITIZED, Target
-from .trees import Path, arrays, copied, mapped
+from .trees import Path, arrays, copied
 from .values import Progress, Setting, _Called
 
 ACTS = 6
@@ -184,7 +184,8 @@ class _Hook:
     def __call__(self, *arguments: Any, **words: Any) -> Any:
         act, n = self.written.act, self.n
         n[0] += 1
-        if n[1] or act.when not in (0, n[0]):
+        when = act.when or int(act.how in ("again", "fork"))  # once: they take long
+        if n[1] or when not in (0, n[0]):
             return self.function(*arguments, **words)
         n[1] = 1  # calls within the act are plain
         try:
