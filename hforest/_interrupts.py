@@ -1,8 +1,9 @@
 """Keeps a Ctrl-C that comes while `python -m hforest` starts.
 
-Python drops what is raised in some callbacks, such as one of its import system, and compiled code of NumPy what is
-raised while it is imported: an interrupt there would be lost. As the command alone, and not as a library, hforest
-lets Ctrl-C end the process while modules are imported, and has an exception that is dropped later raised again.
+Python drops what is raised in some callbacks, such as one of its import system, and compiled code of NumPy
+what is raised while it is imported: an interrupt there would be lost. As the command alone, and not as a
+library, hforest lets Ctrl-C end the process while modules are imported, and has an exception that is dropped
+later raised again.
 """
 
 import _thread

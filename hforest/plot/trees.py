@@ -126,7 +126,8 @@ def tree(
         Maximum number of terms shown: those of a projection with the largest weights; class shares, or
         targets, of a leaf.
     fontsize : float
-        Size of all text in points, at most 1000. It is reduced if the tree does not fit in `ax`, or in 60 inches.
+        Size of all text in points, at most 1000. It is reduced if the tree does not fit in `ax`, or in 60
+        inches.
 
     Returns
     -------
