@@ -430,7 +430,7 @@ def between(s: Setting) -> Case:
     names += ["x"] * isinstance(arguments.get("x"), growth.Samples)
     settings: dict[str, Any] = {}
     if names:
-        name, layout = names[0], s.choice(("array", "array", "csr", "csc", "windows"))
+        name, layout = names[0], s.choice(("array", "windows", "csc", "array", "csr", "windows"))
         x = _x_with_missing(s)
         if layout == "windows":
             x = s.numbers(s.n + 1, s.n_features)
