@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import __version__, _output, _readers, _tables, demo
+from . import __version__, _interrupts, _output, _readers, _tables, demo
 from .core import check
 from .core.aliases import Array
 from .demo.files import is_checkpoint
@@ -507,4 +507,5 @@ def work(arguments: list[str] | None) -> int:
 
 
 if __name__ == "__main__":
+    _interrupts.imported()
     sys.exit(main())

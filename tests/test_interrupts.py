@@ -15,7 +15,7 @@ import pytest
 from conftest import assert_same_bits
 
 import hforest
-from hforest import _interrupts, hinge, optim, project, tree
+from hforest import _interrupts, growth, hinge, optim, project, tree
 from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
@@ -220,6 +220,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv[:], sys.orig_argv[:] = {argv}
 import hforest
+hforest._interrupts.imported()
 class Dropped:
     def __del__(self):
         raise KeyboardInterrupt
@@ -243,6 +244,72 @@ def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.stdout.strip() == printed
     assert ("Exception ignored" in done.stderr) == (printed == "lost")
+
+
+_SWALLOWED = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                for _ in range(1000):
+                    pass
+            except KeyboardInterrupt:
+                pass  # as compiled code that clears exceptions
+            return None
+sys.meta_path.insert(0, Finder())
+sys.argv[:], sys.orig_argv[:] = {argv}
+import hforest
+print("lost")
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [((["-m"], ["python", "-m", "hforest"]), -signal.SIGINT), ((["other"], ["python"]), 0)],
+)
+def test_an_interrupt_that_an_import_drops_ends_the_command(argv, status):
+    command = [sys.executable, "-c", _SWALLOWED.format(argv=argv)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stdout.strip()) == (status, "lost" if not status else "")
+
+
+def test_the_command_raises_interrupts_once_it_runs(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        _interrupts.imported()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("draw", "n"), [(growth.bootstrap_counts, 10_000_000), (growth.poisson_counts, 60_000_000)]
+)
+def test_draws_of_a_single_tree_are_interrupted(draw, n):
+    start = time.process_time()
+    draw(n, 1, rng=0)
+    whole = time.process_time() - start
+    before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+    try:
+        start = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, 0.2 * whole)
+        with pytest.raises(KeyboardInterrupt):
+            draw(n, 1, rng=0)
+        assert time.process_time() - start < 0.8 * whole
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def test_more_draws_than_samples_are_interrupted(interrupts):
+    soon_interrupted(interrupts, lambda: growth.bootstrap_counts(6, 1, n_draws=10**9, rng=0))
+    weight = np.arange(6.0)
+    soon_interrupted(
+        interrupts, lambda: growth.bootstrap_counts(6, 1, n_draws=10**9, sample_weight=weight, rng=0)
+    )
 
 
 def test_the_command_leaves_other_exceptions_to_the_hook_before(monkeypatch):

@@ -896,8 +896,11 @@ def test_cascades_name_the_class_of_few_samples():
         small("CascadeForestClassifier").fit(X, labels)
     model = small("CascadeForestClassifier", class_vectors="out_of_bag").fit(X, labels)
     assert model.predict_proba(X).shape == (150, 4)
-    with pytest.raises(ValueError, match="n_forests: expected an int of at least 1, got 0"):
-        small("CascadeForestClassifier", n_forests=0).fit(X, TEXT)
+    for n_forests in (0, 10**30):
+        with pytest.raises(
+            ValueError, match=f"n_forests: expected an int of 1 to 65536, got {n_forests}; pass"
+        ):
+            small("CascadeForestClassifier", n_forests=n_forests).fit(X, TEXT)
 
 
 def test_manifold_forests_take_samples_as_signals_by_default():

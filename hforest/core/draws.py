@@ -16,8 +16,11 @@ _WORDS = 1 << 20
 
 def _words(seed: int, stream: IntArray, n: int) -> IntArray:
     """Returns (*stream.shape, n) uint64: n words of each stream."""
-    counter = np.arange((n + 1) // 2, dtype=np.uint64)
-    pair = np.stack(philox.words(seed, counter, stream[..., None]), axis=-1)
+    pair = np.empty((*stream.shape, (n + 1) // 2, 2), np.uint64)
+    step = max(1, _WORDS // max(1, stream.size))
+    for first in range(0, pair.shape[-2], step):
+        counter = np.arange(first, min(first + step, pair.shape[-2]), dtype=np.uint64)
+        pair[..., first : first + step, :] = np.stack(philox.words(seed, counter, stream[..., None]), axis=-1)
     return pair.reshape(*stream.shape, -1)[..., :n]
 
 

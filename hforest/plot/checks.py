@@ -19,16 +19,20 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-def positive(name: str, value: Any) -> float:
-    """Returns a finite number above 0."""
+def positive(name: str, value: Any, high: float) -> float:
+    """Returns a number within 0 < value <= high."""
     try:
         number = float(value)
+    except OverflowError:  # an int beyond the largest float
+        number = np.inf
     except (TypeError, ValueError):
         raise TypeError(
             f"{name}: expected a number, got {type(value).__name__}; pass a number such as 9.0"
         ) from None
-    if not 0 < number < np.inf:
-        raise ValueError(f"{name}: expected a finite number above 0, got {number}; pass a number such as 9.0")
+    if not 0 < number <= high:
+        raise ValueError(
+            f"{name}: expected a number above 0, at most {high:g}, got {number}; pass a number such as 9.0"
+        )
     return number
 
 

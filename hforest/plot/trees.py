@@ -21,6 +21,7 @@ MAX_NODES = 2000
 MAX_INCHES = 60.0
 """Maximum width and height of a new figure; larger trees have a smaller font."""
 MIN_INCHES = 0.6
+MAX_FONTSIZE = 1000.0
 PAD = 0.4
 """Distance of a text from its box, in font sizes."""
 GAP = 0.9
@@ -125,7 +126,8 @@ def tree(
         Maximum number of terms shown: those of a projection with the largest weights; class shares, or
         targets, of a leaf.
     fontsize : float
-        Size of all text in points. It is reduced if the tree does not fit in `ax`, or in 60 inches.
+        Size of all text in points, at most 1000. It is reduced if the tree does not fit in `ax`, or in 60
+        inches.
 
     Returns
     -------
@@ -175,7 +177,7 @@ def tree(
         classes = [f"class {k}" for k in range(n_outputs)]
     deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0, 2**31)
     max_terms = checks.integer("max_terms", max_terms, 1, 2**20)
-    fontsize = checks.positive("fontsize", fontsize)
+    fontsize = checks.positive("fontsize", fontsize, MAX_FONTSIZE)
 
     root = int(host.tree_start[number])
     drawn = _drawn(host, root, deepest)

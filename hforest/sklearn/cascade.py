@@ -15,6 +15,8 @@ from .base import Estimator
 from .grown import weight_of
 from .targets import Classifier
 
+MAX_FORESTS = 2**16
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CascadeForestClassifier(Classifier, Estimator):
@@ -27,7 +29,8 @@ class CascadeForestClassifier(Classifier, Estimator):
     n_estimators : int
         Number of trees per forest and fold; `n_trees` in hforest.
     n_forests : int
-        Number of random forests per level; a level has the same number of completely random forests.
+        Number of random forests per level, 1 to 2**16; a level has the same number of completely random
+        forests.
     class_vectors : "out_of_fold" or "out_of_bag"
         Source of the class vectors of training samples: cross-validation, or the trees that did not draw a
         sample. The latter takes a third of the time of three folds.
@@ -74,8 +77,10 @@ class CascadeForestClassifier(Classifier, Estimator):
     def _forests(self) -> tuple[cascade.Grower, ...]:
         """Returns the functions that grow a level's forests: random ones, then completely random ones."""
         n = self.n_forests
-        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass a number such as 4")
+        if not isinstance(n, Integral) or isinstance(n, bool) or not 1 <= n <= MAX_FORESTS:
+            raise ValueError(
+                f"n_forests: expected an int of 1 to {MAX_FORESTS}, got {n!r}; pass a number such as 4"
+            )
         settings = self._settings(growth.grow)
         del settings["class_weight"]
         random = partial(growth.grow, **settings)

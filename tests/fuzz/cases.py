@@ -11,7 +11,7 @@ from hypothesis import reject
 
 from hforest.core import blocks
 
-from . import bad, cuda, forks, growing, layouts, leaks, malformed, signals, stories
+from . import bad, cuda, forks, growing, layouts, leaks, malformed, signals, stories, writes
 from . import damaged as files
 from .oracle import Case, in_place, run
 from .targets import SANITIZED, TARGETS, Target
@@ -224,6 +224,9 @@ KINDS = {
     "foreign": Kind(foreign, _loads, files.run_measured),
     "signal": Kind(_good_as("signal"), _interrupted, signals.run, _CALLS, by_chance=True),
     "fork": Kind(_good_as("fork"), _forked, forks.run, _CALLS, by_chance=True),
+    "callbacks": Kind(writes.callbacks, writes.calls_back, writes.run_callbacks),
+    "threads": Kind(writes.threads, writes.has_arrays, writes.run_threads, by_chance=True),
+    "between": Kind(writes.between, writes.takes_checked, writes.run_between),
     "cuda": Kind(lambda s: cuda.small(s, good(s)), cuda.applies, cuda.run),
     "story": Kind(_good_as("story"), stories.possible, stories.run, stories.STORIES, by_chance=True),
 }

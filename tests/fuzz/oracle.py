@@ -82,6 +82,8 @@ class Case(NamedTuple):
     """Of the arguments of the call: those of a call with the same outcome, in other memory."""
     names: tuple[str, ...] = ()
     """Arguments that an error may name; any if empty."""
+    acts: Any = None
+    """What changes arguments during the call, see `writes`."""
 
     def text(self) -> str:
         arguments = ", ".join(f"{name}={code(value)}" for name, value in self.make().items())

@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -104,7 +105,7 @@ def isolated(kind: str, folder: Path) -> Callable[[Case], object]:
             except Finding as finding:
                 text.write_text(str(finding))
             except BaseException:
-                os._exit(99)
+                text.write_text(f"an error of the fuzzer itself: {traceback.format_exc()}")
             os._exit(0)
         _, status = os.waitpid(child, 0)
         found = None

@@ -1,5 +1,7 @@
 """The fuzzer finds faults that are put into the library, and finds nothing without them."""
 
+import contextlib
+import copy
 import ctypes
 import threading
 import time
@@ -13,7 +15,7 @@ from hforest import _output
 from hforest.core import check, files
 from hforest.hinge import cpu
 
-from . import forks, growing, search  # noqa: F401 (growing registers values)
+from . import forks, growing, search, writes  # noqa: F401 (growing registers values)
 from .cases import KINDS, bads
 from .targets import TARGETS
 
@@ -230,3 +232,47 @@ def test_subnormals_that_become_0_are_found(monkeypatch):
 
     monkeypatch.setattr(gpu, "traverse", flushing)
     assert "another result on a GPU" in str(_look("hinge.traverse", "cuda"))
+
+
+def _trusts_labels(**given):
+    before = given["y"].copy()
+    forest = hforest.grow(**given | {"y": before})
+    if not np.array_equal(given["y"], before):
+        ctypes.string_at(0)  # where compiled code has an index
+    return forest
+
+
+@pytest.mark.parametrize("kind", ["callbacks", "threads"])
+def test_an_argument_that_is_read_again_is_found(kind, tmp_path):
+    finding = _look("growth.grow", kind, _trusts_labels, judge=search.isolated(kind, tmp_path))
+    assert "the process crashed or hung: signal 11" in str(finding)
+
+
+def test_what_a_callback_breaks_is_found():
+    def loses(**given):
+        with contextlib.suppress(writes.Foreign):
+            return hforest.grow(**given)
+
+    def forgets(**given):
+        forest = hforest.grow(**given)
+        return forest._replace(value=forest.value / 2)
+
+    assert "the exception of a callback is lost" in str(_look("growth.grow", "callbacks", loses))
+    assert "leaves whose shares do not sum to 1" in str(_look("growth.grow", "callbacks", forgets))
+
+
+def test_samples_that_trust_their_source_are_found(monkeypatch):
+    samples, source = hforest.samples, []
+
+    def keeps(x, **words):
+        source[:] = [x, copy.deepcopy(x)]
+        return samples(x, **words)
+
+    def trusts(**given):
+        x, before = source
+        if isinstance(x, np.ndarray) and x.tobytes() != before.tobytes():
+            raise RuntimeError("a category that has no place")
+        return hforest.grow(**given)
+
+    monkeypatch.setattr(hforest, "samples", keeps)
+    assert "a category that has no place" in str(_look("growth.grow", "between", trusts))
