@@ -38,17 +38,21 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
     >>> hforest.hinge.leaf_rows(np.array([[3, 0], [3, 1]], dtype=np.int32), 4)
     array([3, 4, 5])
     """
-    _check_leaf(leaf, n_leaves)
+    leaf = _checked_leaf(leaf, n_leaves)
     return touched_rows(leaf, int(n_leaves))[1]
 
 
-def _check_leaf(leaf: IntArray, n_leaves: int) -> None:
+def _checked_leaf(leaf: IntArray, n_leaves: int) -> IntArray:
+    """Returns a checked copy of leaves (`check.owned`); inside `unchecked()` the leaves themselves."""
     check.same_device(leaf=leaf)
     sizes: check.Sizes = {}
     check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
     check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
+    if check.values_checked():
+        leaf = check.owned(leaf)
     check.indices("leaf", leaf, n_leaves, "n_leaves")
+    return leaf
 
 
 def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
@@ -70,7 +74,7 @@ def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
     >>> hforest.hinge.leaf_counts(np.array([[1], [1], [0]], dtype=np.int32), 2)
     array([[1, 2]])
     """
-    _check_leaf(leaf, n_leaves)
+    leaf = _checked_leaf(leaf, n_leaves)
     with check.memory("n_leaves", "counts", 8 * leaf.shape[1] * int(n_leaves)):
         counts = dispatch.empty(leaf)((leaf.shape[1], int(n_leaves)), np.int64)
     dispatch.backend(PACKAGE, leaf).leaf_counts(leaf, counts)

@@ -202,6 +202,8 @@ def fit_weights(
         raise ValueError("leaf: expected at least 1 sample, got none; pass the routes of at least one sample")
     check.finite("margin", margin)
     n_leaves = check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
+    if check.values_checked():
+        leaf = check.owned(leaf)
     check.indices("leaf", leaf, n_leaves, "n_leaves")
     l2, tolerance = check_ridge(l2, tolerance)
     y = supervised.as_given("y", y)

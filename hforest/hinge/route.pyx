@@ -49,7 +49,7 @@ cdef enum:
     BLOCK_BYTES = 1 << 20  # input of a block at most, unless 64 samples need more: fits in L2
     SUM_BYTES = 1 << 18   # sums of a block at most, unless 32 samples need more
     MAX_OFFSETS = 1 << 26  # features whose offsets in a tile have 32 bits
-    PAYS = 1              # vertices of a tree for each of its comparisons, up to which a copy of features pays
+    PAYS = 1              # vertices of a tree per comparison, up to which a copy of features pays
     COLUMNS = 256         # columns of a tile that one thread transposes, if several share a tile
 
 cdef enum Way:
@@ -109,7 +109,9 @@ cdef Plan _plan(const Call* call) noexcept nogil:
     if plan.threads > 1 and plan.n_blocks < 4 * plan.threads and not call.summed:
         plan.tree_step = (forest.n_trees * plan.n_blocks // (2 * plan.threads) + GROUP) // GROUP * GROUP
     plan.n_parts = (forest.n_trees + plan.tree_step - 1) // plan.tree_step
-    plan.tile_bytes = aligned(plan.block * row + plan.beyond * forest.itemsize) if plan.way == TILES or call.windowed else 0
+    plan.tile_bytes = 0
+    if plan.way == TILES or call.windowed:
+        plan.tile_bytes = aligned(plan.block * row + plan.beyond * forest.itemsize)
     plan.sum_bytes = aligned(plan.block * forest.n_outputs * 8) if call.summed else 0
     plan.result_bytes = aligned(GROUP * plan.block * 8)
     return plan

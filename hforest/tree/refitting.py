@@ -17,9 +17,7 @@ _ENTRIES = 1 << 20
 """Number of samples, over several trees, that are summed at a time."""
 
 
-def _held(
-    forest: Forest, x: ArrayLike, counts: ArrayLike | None
-) -> tuple[Forest, IntArray, IntArray | None]:
+def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[Forest, IntArray, IntArray | None]:
     """Returns the forest, leaves (n_samples, n_trees) and counts of samples in each tree, after checks."""
     forest = trusted(forest, x)
     leaf = apply(forest, x)

@@ -24,6 +24,9 @@ from .targets import SANITIZED, Target
 from .trees import Path, arrays, copied
 from .values import Progress, Setting, _Called
 
+OF_ROUTES = ("hinge.backward", "hinge.backward_sparse", "hinge.adam_backward", "hinge.leaf_outputs")
+"""Functions whose routes another thread must not write (docs/promises.md)."""
+
 ACTS = 6
 """Most calls of a case, each with an act of its own."""
 
@@ -350,6 +353,8 @@ def threads(s: Setting) -> Case:
     """A thread that writes an argument during the call."""
     arguments = _drawn(s)
     paths = [path for path, a in _all_arrays(arguments) if a.size]
+    if s.target.name in OF_ROUTES:
+        paths = [path for path in paths if path[0] not in ("route", "leaf")]
     return _case(s, "threads", arguments, paths, [], (*range(1, 1001, 3), *[0] * 50))
 
 
