@@ -260,10 +260,13 @@ def test_functions_take_labels_of_every_integer_dtype(name):
             assert_same_bits(call(labels), want)
 
 
-def test_labels_that_are_right_are_not_copied():
+def test_labels_belong_to_the_call():
     y = np.array([0, 1, 1], np.int32)
-    assert supervised.labels("y", y, 3)[0] is y
-    assert supervised.labels("y", y, 3, 5)[0] is y
+    for n_classes in (None, 5):
+        labels, _ = supervised.labels("y", y, 3, n_classes)
+        assert (labels == y).all()
+        assert not labels.flags.writeable
+        assert not np.may_share_memory(labels, y)
 
 
 @pytest.mark.parametrize("y", [np.array([True, False]), [True, False], np.array([True, False], object)])

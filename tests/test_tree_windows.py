@@ -101,6 +101,7 @@ def test_windows_have_the_bits_of_copies_on_every_path(simd, path, kind, dtype):
         forest = KINDS[kind](n_trees, depth, n_columns, 3, dtype, n)
         if kind == "missing":
             x, base, offset = windows.x
+            x = x.copy()
             x[0, 3] = np.nan
             windows, copies = samples(x, base, offset), x.ravel()[base[:, None] + offset]
         check(forest, windows, copies)
@@ -154,12 +155,14 @@ def test_x_is_converted_to_the_dtype_of_the_forest():
 
 def test_out_is_used_and_apart():
     windows, copies = windows_of(5, 3, np.float32)
-    forest = random_forest(2, 3, 3, 3, np.float32, 0)
+    x, base, offset = windows.x
+    x = x.copy()
+    windows, forest = samples(x, base, offset), random_forest(2, 3, 3, 3, np.float32, 0)
     out = np.empty((5, 3), np.float32)
     assert tree.predict(forest, windows, out=out) is out
     assert (out == tree.predict(forest, copies)).all()
     with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
-        tree.predict(forest, windows, out=windows.numbers.ravel()[:15].reshape(5, 3))
+        tree.predict(forest, windows, out=x.ravel()[:15].reshape(5, 3))
 
 
 def test_bad_windows():

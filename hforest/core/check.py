@@ -296,15 +296,17 @@ def finite_or_missing(name: str, a: Array) -> bool:
     return has_missing
 
 
-def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:
-    """Returns read-only arrays of size 0, for defaults of fields."""
-    arrays = tuple(np.zeros(0, dtype) for dtype in dtypes)
-    for a in arrays:
-        a.flags.writeable = False
-    return arrays
+def owned(a: Array) -> Array:
+    """Returns a read-only copy of an array, in C order.
+
+    What kernels index memory with, or count by, belongs to the call, for a caller's array may change between
+    its check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first,
+    then check the copy.
+    """
+    return a.copy() if is_cupy(a) else machine.owned(np.asarray(a))
 
 
-NO_DEFAULTS = empty_arrays(np.uint8, np.int64, np.uint32)
+NO_DEFAULTS = tuple(owned(np.zeros(0, dtype)) for dtype in (np.uint8, np.int64, np.uint32))
 """default_left, category_indptr and category_bits of trees grown without missing values and categories."""
 
 
@@ -315,16 +317,6 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
         raise ValueError(f"{name}: expected no NaN, got nan at index {_where(a, flat)[0]}; {remedy}")
 
     values(a, gpu.NOT_NAN, fail)
-
-
-def owned(a: Array) -> Array:
-    """Returns a read-only copy of an array, in C order.
-
-    What kernels index memory with, or count by, belongs to the call, for a caller's array may change between
-    its check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first,
-    then check the copy.
-    """
-    return a.copy() if is_cupy(a) else machine.owned(np.asarray(a))
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
