@@ -9,7 +9,7 @@ from ..tree.files import read_forest
 from .columns import Columns
 from .encoding import Encoding
 from .levels import Levels
-from .model import Member, Model, check_model
+from .model import Member, Model, checked
 from .scaling import Scaling
 
 FORMAT = 2
@@ -17,7 +17,7 @@ FORMAT = 2
 _MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
-    models.record, Model, partial(check_model, "model"),
+    models.record, Model, partial(checked, "model"),
     task=models.word, members=models.several("n_members", _MEMBER),
     encoding=models.maybe("fill", _ENCODING), columns=models.maybe("names", models.record(Columns)),
 )  # fmt: skip
@@ -64,7 +64,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     True
     """
     file = check.path("file", file)
-    check_model("model", model)
+    checked("model", model)
     write(file, model)
 
 

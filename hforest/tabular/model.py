@@ -9,6 +9,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..core.threads import one_blas_thread
 from ..tree import Forest
+from ..tree.callers import trusted
 from .columns import Columns, check_columns, converted
 from .encoding import Encoding, check_encoding, columns
 from .recipe import SMOOTHING
@@ -155,7 +156,8 @@ def _outputs(member: Member, x: FloatArray, task: Task, native: FloatArray | Non
 # ------------------------------------------------------------------------------------------- checks
 
 
-def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> None:
+def _checked_member(name: str, member: Any, n_features: int, n_outputs: int) -> Member:
+    """Returns a valid member whose features and forest belong to the call (`check.owned`)."""
     check.instance(name, member, Member, "a Member", "pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field != "forest"}
     check_numpy({f"{name}.{field}": a for field, a in plain.items()})
@@ -175,18 +177,20 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
             check.finite(field, plain[field])
         check.number("share", float(member.share), 0.0, 1.0)
         n_inputs = n_features + sizes["n_projections"]
-        check.indices("features", member.features, n_inputs, "n_features + n_projections")
-        forest = tree.check(member.forest)
+        features = check.owned(member.features)
+        check.indices("features", features, n_inputs, "n_features + n_projections")
+        forest = trusted(member.forest)
         got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
         if got != (n_inputs, n_outputs, FLOAT32):
             raise ValueError(
                 f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
                 f"{got[1]} and {got[2]}; pass what fit returned"
             )
+    return member._replace(features=features, forest=forest)
 
 
-def check_model(name: str, model: Any) -> int:
-    """Returns the number of columns of a model's samples, after checking that the `Model` is valid."""
+def checked(name: str, model: Any) -> tuple[Model, int]:
+    """Returns a valid model, whose members' indices belong to the call, and the number of its columns."""
     check.instance(name, model, Model, "a Model", "pass a model from fit or load")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
@@ -209,9 +213,11 @@ def check_model(name: str, model: Any) -> int:
     check.instance(f"{name}.members", model.members, tuple | list, "a tuple", "pass what fit returned")
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
-    for i, member in enumerate(model.members):
-        _check_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"])
-    return n_features
+    members = tuple(
+        _checked_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"])
+        for i, member in enumerate(model.members)
+    )
+    return model._replace(members=members), n_features
 
 
 def check_width(x: FloatArray, n_features: int) -> None:
@@ -254,7 +260,7 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     the learned inner products, and n_trees paths through hinge trees; the same number through the grown
     forest if share is below 1.
     """
-    n_features = check_model("model", model)
+    model, n_features = checked("model", model)
     check.on_cpu(x=x)
     table = supervised.matrix("x", numbers_of(model, x), missing=True)
     check_width(table, n_features)

@@ -14,7 +14,7 @@ from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
 from .fitting import check_converged
-from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
+from .model import FLOAT32, Member, Model, check_width, checked, forest_outputs, numbers_of, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
 BATCH_SIZE, LEARNING_RATE = 64, 0.006
@@ -137,7 +137,7 @@ def partial_fit(
     >>> bool(error(more) < 0.9 * error(model)), int(state.n_steps)
     (True, 44)
     """
-    n_features = check_model("model", model)
+    model, n_features = checked("model", model)
     check.on_cpu(x=x, y=y)
     x, _ = supervised.samples_or_missing("x", numbers_of(model, x))
     check_width(x, n_features)
