@@ -16,6 +16,9 @@ from growers import overlapping
 import hforest
 from hforest.growth import encoding
 
+# NumPy 2.5 still sets shapes, which these tests attack with.
+pytestmark = pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
+
 KINDS = ("numbers", "whole numbers", "bins", "categories", "wide", "wide bins", "windows", "sparse")
 
 PROGRAM = """

@@ -5,6 +5,7 @@ import random
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -98,12 +99,15 @@ def write(a: np.ndarray, how: str, seed: int) -> None:
             a += np.array(1).astype(a.dtype)
         elif how == "read-only":
             a.flags.writeable = False
-        elif how == "shape":
-            a.shape = chance.choice((a.shape[::-1], (1, *a.shape), (a.size,)))
-        elif how == "dtype":
-            a.dtype = chance.choice(("i1", "f2", "i4", "f4", "i8", "f8", "c16"))
-        elif how == "strides":
-            a.strides = (0,) * a.ndim
+        elif how in FLAGS[1:-1]:
+            with warnings.catch_warnings():  # of NumPy 2.5
+                warnings.simplefilter("ignore", DeprecationWarning)
+                if how == "shape":
+                    a.shape = chance.choice((a.shape[::-1], (1, *a.shape), (a.size,)))
+                elif how == "dtype":
+                    a.dtype = chance.choice(("i1", "f2", "i4", "f4", "i8", "f8", "c16"))
+                else:
+                    a.strides = (0,) * a.ndim
         elif how == "resize":
             a.resize((2 * len(a) + 1, *a.shape[1:]))
 
