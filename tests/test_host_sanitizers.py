@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from host.compiler import RUNTIMES, missing_for, sanitized_command
+from host.compiler import RUNTIMES, SUBPACKAGES, missing_for, sanitized_command
 from host.fault import IN_GROWTH, IN_SMALL
 
 SECONDS = 600
@@ -11,14 +11,16 @@ SECONDS = 600
 pytestmark = pytest.mark.slow
 
 
-def _run(sanitize, module, word):
+def _run(sanitize, module, word, *more):
     reason = missing_for(sanitize)
     if reason:
         pytest.skip(reason)
-    command, environment = sanitized_command(sanitize, module, word, sanitize)
+    command, environment = sanitized_command(sanitize, module, word, sanitize, *more)
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
 
 
+# One process for each subpackage: together they take minutes.
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
 @pytest.mark.parametrize(
     ("sanitize", "dtype"),
     [
@@ -28,8 +30,8 @@ def _run(sanitize, module, word):
         pytest.param("address,undefined", "float32", marks=pytest.mark.nightly),
     ],
 )
-def test_kernels_are_clean(sanitize, dtype):
-    done = _run(sanitize, "host.exercise", dtype)
+def test_kernels_are_clean(sanitize, dtype, subpackage):
+    done = _run(sanitize, "host.exercise", dtype, subpackage)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all cases passed" in done.stdout
 

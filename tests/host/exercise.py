@@ -1,4 +1,6 @@
-"""Runs every CUDA backend on the host and compares it with the reference: `python -m host.exercise [DTYPE [SANITIZER]]`.
+"""Runs CUDA backends on the host and compares them with the reference.
+
+    python -m host.exercise [DTYPE [SANITIZER [SUBPACKAGE]]]
 
 The cases of a subpackage with a gpu.cu are in `cases_<subpackage>.py`: a function `cases(dtype)` that yields `Case`s.
 """
@@ -49,10 +51,10 @@ def problems(case: Case, sanitize: str | None = None, cupy: bool = False) -> lis
     return case.differences(results(case, sanitize, cupy=cupy), expected)
 
 
-def main(only: str = "all", sanitize: str | None = None) -> int:
-    """Runs the cases of one dtype or of all; returns the exit status."""
+def main(only: str = "all", sanitize: str | None = None, *subpackages: str) -> int:
+    """Runs the cases of one dtype or of all, and of some subpackages or of all; returns the exit status."""
     failures = 0
-    for subpackage in SUBPACKAGES:
+    for subpackage in subpackages or SUBPACKAGES:
         for dtype in (dtype for dtype in DTYPES if only in ("all", dtype.__name__)):
             for case in cases_of(subpackage, dtype):
                 found = problems(case, sanitize)
