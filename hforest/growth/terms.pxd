@@ -18,7 +18,7 @@ cdef extern from "growth/term_cells.h" nogil:
 cdef inline double _class_term(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
     # Returns what a class of weight u adds to the score of a side.
     cdef double weight
-    if r.xlogx != NULL:
+    if r.xlogx != NULL and 0 <= u <= r.total_u:  # another thread that writes x may make sums inconsistent
         return r.xlogx[u]
     weight = <double> u * r.per_weight
     return hf_xlogx(weight) if t.criterion == HF_ENTROPY else weight * weight
