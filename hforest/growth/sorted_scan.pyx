@@ -15,7 +15,7 @@ from hforest.growth.task cimport (
     HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, is_pair, payload_of,
 )
 from hforest.growth.terms cimport (
-    bound_of, may_gain, move_pair, move_sample, score_of_sums, start_sums, sums_may_gain,
+    bound_of, is_better, may_gain, move_pair, move_sample, score_of_sums, start_sums,
 )
 
 cdef enum:
@@ -130,7 +130,7 @@ cdef void _scan_terms(
     # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
     cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
-    cdef double score, bound = bound_of(t, r, best.score)
+    cdef double bound = bound_of(t, r, best.score)
     start_sums(t, r)
     for i in range(n - 1):
         if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
@@ -140,12 +140,8 @@ cdef void _scan_terms(
         high = <uint32_t> (key[i + 1] >> 32)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if not sums_may_gain(t, r, u, bound):
-            continue
-        score = score_of_sums(t, r, u)
-        if hf_beats(score, best.score):
-            best.score, best.low, best.high = score, low, high
-            bound = bound_of(t, r, score)
+        if is_better(t, r, u, &bound, best):
+            best.low, best.high = low, high
 
 
 cdef bint _scan_few_pairs(
@@ -155,7 +151,7 @@ cdef bint _scan_few_pairs(
     # Does the work of score_few for one target or two classes, from the order of the bins.
     cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
     cdef int64_t i, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
-    cdef bint is_better = False
+    cdef bint found = False
     start_sums(t, r)
     for i in range(n - 1):
         q += term[order[i]].q
@@ -168,9 +164,9 @@ cdef bint _scan_few_pairs(
         q_moved, u_moved = q, u
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
-            bound, best.score, is_better = bound_of(t, r, score), score, True
+            bound, best.score, found = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> bin[order[i]], <uint32_t> bin[order[i + 1]]
-    return is_better
+    return found
 
 
 cdef bint score_few(
@@ -184,8 +180,8 @@ cdef bint score_few(
     cdef uint8_t order[32]  # HF_FEW
     cdef int64_t i, u = 0, n = node.last - node.first, n_steps = 0
     cdef int32_t low, high
-    cdef double score, bound = bound_of(t, r, best.score)
-    cdef bint is_better = False
+    cdef double bound = bound_of(t, r, best.score)
+    cdef bint found = False
     HF_COUNT(b"growth", b"few_terms")
     hf_order_few(bin, <int> n, lowest, order)
     if is_pair(t):
@@ -198,13 +194,9 @@ cdef bint score_few(
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if not sums_may_gain(t, r, u, bound):
-            continue
-        score = score_of_sums(t, r, u)
-        if hf_beats(score, best.score):
-            best.score, best.low, best.high, is_better = score, <uint32_t> low, <uint32_t> high, True
-            bound = bound_of(t, r, score)
-    return is_better
+        if is_better(t, r, u, &bound, best):
+            best.low, best.high, found = <uint32_t> low, <uint32_t> high, True
+    return found
 
 
 cdef void scan_keys(

@@ -20,8 +20,7 @@ from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport hf_beats
-from hforest.growth.bodies cimport bodies_of_width, bucket_of, hf_buckets, hf_gains, place_of
+from hforest.growth.bodies cimport bucket_of, hf_buckets, hf_gains, place_of
 from hforest.growth.bounds cimport divide
 from hforest.growth.node_scorer cimport hf_scorer, take_split
 from hforest.growth.scorers cimport has_least
@@ -30,8 +29,8 @@ from hforest.growth.task cimport (
     HF_COUNT, class_of, hf_split, hf_task, hf_term, hf_weighed, hf_workspace, is_pair,
 )
 from hforest.growth.terms cimport (
-    HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR, bound_of, move_pair, move_sample, score_of_sums,
-    start_sums, sums_may_gain,
+    HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR, bound_of, is_better, move_pair, move_sample,
+    start_sums,
 )
 
 cdef extern from "growth/term_cells.h" nogil:
@@ -53,6 +52,15 @@ cdef inline int _n_buckets(const hf_buckets* s) noexcept nogil:
     return 1 << (s.log_steps + s.log_lanes)
 
 
+cdef inline hf_weighed* _cell_at(const hf_task* t, const hf_workspace* r, int place) noexcept nogil:
+    # Returns the cell of the bucket at a place.
+    return <hf_weighed*> (r.cells.number + place * (HEAD + _n_sums(t)))
+
+
+cdef inline int64_t* _sums_of(hf_weighed* cell) noexcept nogil:
+    return <int64_t*> cell + HEAD
+
+
 cdef double _distance(const hf_task* t, const hf_workspace* r, int64_t i, double norm) noexcept nogil:
     # Returns |d| of sample i of the tree.
     #
@@ -71,9 +79,7 @@ cdef void start_term_buckets(const hf_task* t, hf_workspace* r, hf_scorer* score
     cdef const hf_term* term = r.term + scorer.node.first
     cdef double d, most = 0, norm = 0
     cdef int64_t i, k
-    scorer.bodies = bodies_of_width(t.path, False)
-    s.n, s.whole, s.is_wide = scorer.node.last - scorer.node.first, whole, False
-    s.log_lanes = scorer.bodies.log_lanes
+    s.n, s.whole, s.log_lanes = scorer.node.last - scorer.node.first, whole, r.bodies.log_lanes
     for k in range(t.n_outputs if t.labels != NULL and not is_pair(t) else 0):
         norm += r.mean[k] * r.mean[k]
     for i in range(s.n):
@@ -85,34 +91,34 @@ cdef void start_term_buckets(const hf_task* t, hf_workspace* r, hf_scorer* score
 
 
 cdef void _sum_buckets(
-    const hf_task* t, hf_workspace* r, const hf_buckets* s, int64_t first, int64_t* number, int64_t width
+    const hf_task* t, hf_workspace* r, const hf_buckets* s, int64_t first
 ) noexcept nogil:
+    # Adds the samples of the node, whose first one is number `first` of the tree, to the cells.
     cdef int64_t i, K = _n_sums(t)
-    cdef int64_t* cell
+    cdef int64_t* sums
     for i in range(s.n):
-        hf_add_weighed(number + r.bucket[i] * width, r.weighed + i)
+        hf_add_weighed(_cell_at(t, r, r.bucket[i]), r.weighed + i)
     for i in range(s.n if K else 0):
-        cell = number + r.bucket[i] * width + HEAD
+        sums = _sums_of(_cell_at(t, r, r.bucket[i]))
         if t.labels != NULL:
-            cell[class_of(t, r, first + i)] += r.weighed[i].u
+            sums[class_of(t, r, first + i)] += r.weighed[i].u
         else:
-            r.bodies.add_row(cell, r.q + r.payload[first + i] * K, K)
+            r.bodies.add_row(sums, r.q + r.payload[first + i] * K, K)
 
 
 cdef void _fill_gains(
-    const hf_task* t, hf_workspace* r, const hf_buckets* s, const int64_t* number, int64_t width, hf_gains* g,
-    int* first, int* last
+    const hf_task* t, hf_workspace* r, const hf_buckets* s, hf_gains* g, int* first, int* last
 ) noexcept nogil:
     # Writes the lengths and products of the splits after the buckets, and the first and the last bucket with
     # samples.
-    cdef const hf_weighed* cell
+    cdef hf_weighed* cell
     cdef int64_t u = 0, q = 0, K = _n_sums(t), all = r.total_u
     cdef int c, own = -1 if s.exact else bucket_of(s, s.usual)
     memset(r.sum, 0, K * sizeof(int64_t))
     g.length[0] = g.product[0] = 0
     first[0], last[0] = -1, 0
     for c in range(_n_buckets(s)):
-        cell = <const hf_weighed*> (number + place_of(s, c) * width)
+        cell = _cell_at(t, r, place_of(s, c))
         g.length[c + 1], g.product[c + 1], g.path[c] = g.length[c], g.product[c], -INFINITY
         if cell.n == 0:
             continue
@@ -124,7 +130,7 @@ cdef void _fill_gains(
             g.length[c + 1] = g.product[c + 1] = 0
             continue
         if K:
-            r.bodies.add_row(r.sum, <const int64_t*> cell + HEAD, K)
+            r.bodies.add_row(r.sum, _sums_of(cell), K)
             g.length[c + 1] = sqrt(r.bodies.distances(r.sum, r.mean, <double> u, K))
         else:
             q += cell.q
@@ -133,15 +139,14 @@ cdef void _fill_gains(
 
 
 cdef bint _find_alive(
-    const hf_task* t, hf_workspace* r, hf_buckets* s, const int64_t* number, int64_t width, hf_gains* g,
-    double* bound
+    const hf_task* t, hf_workspace* r, const hf_buckets* s, hf_gains* g, double* bound
 ) noexcept nogil:
     # Marks the buckets in which or after which a split may gain more than `bound`, which is raised to what a
     # split between buckets gains at least; returns whether there is one.
     cdef double total = <double> r.total_u * HF_GAIN_ERROR, most, far
     cdef int64_t any_alive = 0, K = _n_sums(t), u
     cdef int first, last, end, c
-    _fill_gains(t, r, s, number, width, g, &first, &last)
+    _fill_gains(t, r, s, g, &first, &last)
     if not (s.exact or has_least(t)):
         most = r.bodies.greatest_gain(g, (2 + K) * HF_DISTANCE_ERROR, _n_buckets(s))
         most *= <double> r.total_u / HF_GAIN_ERROR
@@ -153,7 +158,7 @@ cdef bint _find_alive(
     for end in range(2):
         c = last if end else first
         far = (g.length[c] + g.length[c + 1] + g.path[c]) / 2
-        u = r.total_u - (<const hf_weighed*> (number + place_of(s, c) * width)).u
+        u = r.total_u - _cell_at(t, r, place_of(s, c)).u
         if first < last and not far * r.farthest * total > bound[0] * <double> u:
             g.alive[c] &= 2
     for c in range(_n_buckets(s)):
@@ -162,7 +167,7 @@ cdef bint _find_alive(
 
 
 cdef uint64_t* _sort_alive(
-    const hf_task* t, hf_workspace* r, const int32_t* bin, hf_buckets* s, const hf_gains* g
+    const hf_task* t, hf_workspace* r, const int32_t* bin, const hf_buckets* s, const hf_gains* g
 ) noexcept nogil:
     # Returns the sorted keys of the samples in buckets that are alive.
     cdef uint64_t* key = <uint64_t*> r.key
@@ -182,21 +187,20 @@ cdef uint64_t* _sort_alive(
 
 
 cdef bint _scan(
-    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, const int64_t* number,
-    int64_t width, const hf_gains* g, double bound, hf_split* best
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, const hf_gains* g, double bound,
+    hf_split* best
 ) noexcept nogil:
     # Writes the best split inside or after the buckets that are alive, in the order of bins.
     cdef hf_buckets* s = &scorer.buckets
-    cdef const hf_weighed* cell
+    cdef hf_weighed* cell
     cdef const uint64_t* key = _sort_alive(t, r, bin, s, g)
     cdef int64_t i, u = 0, n = 0, last, K = _n_sums(t)
     cdef int32_t low = 0
     cdef int c, after = -1
-    cdef double score
-    cdef bint is_better = False
+    cdef bint found = False
     start_sums(t, r)
     for c in range(_n_buckets(s)):
-        cell = <const hf_weighed*> (number + place_of(s, c) * width)
+        cell = _cell_at(t, r, place_of(s, c))
         if cell.n == 0:
             continue
         last = n + cell.n
@@ -206,29 +210,22 @@ cdef bint _scan(
                 n += 1
                 if n == last or key[i] >> 32 == key[i + 1] >> 32 or n < t.min_leaf or s.n - n < t.min_leaf:
                     continue
-                if not sums_may_gain(t, r, u, bound):
-                    continue
-                score = score_of_sums(t, r, u)
-                if hf_beats(score, best.score):
-                    bound, best.score, after, is_better = max(bound, bound_of(t, r, score)), score, -1, True
+                if is_better(t, r, u, &bound, best):
+                    after, found = -1, True
                     low = <int32_t> (<uint32_t> (key[i] >> 32) ^ SIGN)
             key += cell.n
         else:
             if K:
-                r.bodies.add_row(r.sum, <const int64_t*> cell + HEAD, K)
+                r.bodies.add_row(r.sum, _sums_of(cell), K)
             else:
                 move_pair(t, r, cell.q, cell.u)
             u += cell.u
         n = last
         if not g.alive[c] & 2 or n == s.n or n < t.min_leaf or s.n - n < t.min_leaf:
             continue
-        if not sums_may_gain(t, r, u, bound):
-            continue
-        score = score_of_sums(t, r, u)
-        if hf_beats(score, best.score):
-            bound, best.score, is_better = max(bound, bound_of(t, r, score)), score, True
-            after = place_of(s, c)
-    if not is_better:
+        if is_better(t, r, u, &bound, best):
+            after, found = place_of(s, c), True
+    if not found:
         return False
     if after >= 0:
         low = -0x7fffffff - 1
@@ -244,21 +241,19 @@ cdef bint score_term_buckets(
 ) noexcept nogil:
     # Bins that no buckets divide are sorted.
     cdef hf_buckets* s = &scorer.buckets
-    cdef int64_t width = HEAD + _n_sums(t)
-    cdef int divided = divide(&scorer.bodies, s, bin)
-    cdef int64_t* number = r.cells.number
+    cdef int64_t n_numbers
+    cdef int divided = divide(r.bodies, s, bin)
     cdef double bound = bound_of(t, r, best.score)
     cdef hf_gains g
-    cdef bint is_better
+    cdef bint found
     if divided == 0:
         return False
-    if divided < 0 or _n_buckets(s) * width > r.cells.n_bins * r.cells.width:
+    n_numbers = _n_buckets(s) * (HEAD + _n_sums(t))
+    if divided < 0 or n_numbers > r.cells.n_bins * r.cells.width:
         return score_sorted(t, r, scorer, bin, best)
     HF_COUNT(b"growth", b"term_buckets")
-    scorer.bodies.fill_buckets(s, bin, s.n, r.bucket)
-    _sum_buckets(t, r, s, scorer.node.first, number, width)
-    is_better = _find_alive(t, r, s, number, width, &g, &bound)
-    if is_better:
-        is_better = _scan(t, r, scorer, bin, number, width, &g, bound, best)
-    memset(number, 0, _n_buckets(s) * width * sizeof(int64_t))
-    return is_better
+    r.bodies.fill_buckets(s, bin, s.n, r.bucket)
+    _sum_buckets(t, r, s, scorer.node.first)
+    found = _find_alive(t, r, s, &g, &bound) and _scan(t, r, scorer, bin, &g, bound, best)
+    memset(r.cells.number, 0, n_numbers * sizeof(int64_t))
+    return found

@@ -21,7 +21,7 @@ from hforest.growth.node_orders cimport hf_column_workspace
 from hforest.growth.sorted_scan cimport HF_FEW, score_few
 from hforest.growth.task cimport HF_COUNT, HF_TERMS, class_of, hf_cells, hf_term, is_pair
 from hforest.growth.terms cimport (
-    bound_of, may_gain, move_class, move_pair, score_of_sums, start_sums, sums_may_gain,
+    bound_of, is_better, may_gain, move_class, move_pair, score_of_sums, start_sums,
 )
 
 cdef extern from "growth/term_cells.h" nogil:
@@ -144,7 +144,7 @@ cdef inline bint _scan_cells(
     cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
     cdef int64_t i, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u, n_left = 0
     cdef int64_t* cell
-    cdef bint is_better = False
+    cdef bint found = False
     start_sums(t, r)
     for i in range(n_present):
         cell = numbers + present[i] * width
@@ -162,9 +162,9 @@ cdef inline bint _scan_cells(
         q_moved, u_moved = q, u
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
-            bound, best.score, is_better = bound_of(t, r, score), score, True
+            bound, best.score, found = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> present[i], <uint32_t> present[i + 1]
-    return is_better
+    return found
 
 
 cdef bint _scan_pairs(
@@ -184,8 +184,8 @@ cdef bint _scan_several(
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, k, u = 0, n_left = 0, K = t.n_outputs, n_steps = 0
     cdef int64_t* cell
-    cdef double score, bound = bound_of(t, r, best.score)
-    cdef bint is_better = False
+    cdef double bound = bound_of(t, r, best.score)
+    cdef bint found = False
     start_sums(t, r)
     for i in range(n_present):
         if hf_stopped_after(t.watch, &n_steps, K):
@@ -206,13 +206,9 @@ cdef bint _scan_several(
         memset(cell, 0, a.width * 8)
         if n_left < t.min_leaf or n - n_left < t.min_leaf or i + 1 == n_present:
             continue
-        if not sums_may_gain(t, r, u, bound):
-            continue
-        score = score_of_sums(t, r, u)
-        if hf_beats(score, best.score):
-            bound, best.score, is_better = bound_of(t, r, score), score, True
-            best.low, best.high = <uint32_t> a.present[i], <uint32_t> a.present[i + 1]
-    return is_better
+        if is_better(t, r, u, &bound, best):
+            best.low, best.high, found = <uint32_t> a.present[i], <uint32_t> a.present[i + 1], True
+    return found
 
 
 cdef bint _scan(

@@ -8,8 +8,8 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport HF_ENTROPY, hf_branch_gain, hf_xlogx
-from hforest.growth.task cimport class_of, hf_task, hf_workspace, is_pair
+from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_branch_gain, hf_xlogx
+from hforest.growth.task cimport class_of, hf_split, hf_task, hf_workspace, is_pair
 
 cdef extern from "growth/term_cells.h" nogil:
     double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
@@ -146,3 +146,18 @@ cdef inline bint sums_may_gain(
         return may_gain(r.mean[0], <double> r.total_u, r.total_u, r.sum[t.n_outputs - 1], u, bound)
     square = r.bodies.distances(r.sum, r.mean, left, t.n_outputs)
     return square * (<double> r.total_u * HF_GAIN_ERROR) > bound * (left * <double> (r.total_u - u))
+
+
+cdef inline bint is_better(
+    const hf_task* t, const hf_workspace* r, int64_t u, double* bound, hf_split* best
+) noexcept nogil:
+    # Returns whether the split whose left side has the running sums and the weight u scores more than
+    # best.score; then writes its score to it, and raises `bound`, of bound_of.
+    cdef double score
+    if not sums_may_gain(t, r, u, bound[0]):
+        return False
+    score = score_of_sums(t, r, u)
+    if not hf_beats(score, best.score):
+        return False
+    bound[0], best.score = max(bound[0], bound_of(t, r, score)), score
+    return True
