@@ -8,7 +8,7 @@ from ..core import check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Task
 from ..tree import Forest
 from ..tree.complete import check_depth, compared, places
-from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, is_marked, on_host
+from ..tree.forest import check_comparisons, check_nodes, check_numbers, copied, on_host
 from ..tree.walks import outputs as forest_outputs
 from .ridge import check_ridge, fitted, rounded
 from .shared import PACKAGE, Route
@@ -71,10 +71,8 @@ class _Problem(NamedTuple):
 
 def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: Task) -> _Problem:
     check.same_device(x=x)
-    dtype = check_layout(forest)
-    if check.values_checked() and not is_marked(forest):
-        forest = Forest(*(check.owned(a) for a in forest))
-        check_layout(forest)
+    forest = copied(forest)
+    dtype = forest.threshold.dtype
     check_comparisons("forest", forest)
     check.same_device(x=x, **{"forest.feature": forest.feature})
     check_nodes(forest)

@@ -8,7 +8,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
 from ..tree import Forest
 from ..tree.complete import check_depth, compared, levels, places
-from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, is_marked
+from ..tree.forest import check_comparisons, check_nodes, check_numbers, copied
 from ..tree.walks import apply
 from .checks import MAX_DEPTH
 from .linear import Linear
@@ -148,12 +148,10 @@ def from_forest(
            [0.002, 0.998]])
     """
     check.on_cpu(x=x)
-    dtype = check_layout(forest)
+    forest = copied(forest)
+    dtype = forest.threshold.dtype
     check_comparisons("forest", forest)
     check.on_cpu(**{"forest.feature": forest.feature})
-    if check.values_checked() and not is_marked(forest):
-        forest = Forest(*(check.owned(a) for a in forest))
-        check_layout(forest)
     check_nodes(forest)
     check_numbers(forest, "threshold", "value", "data")
     x = supervised.samples("x", supervised.matrix("x", x, dtype))

@@ -146,13 +146,23 @@ def is_marked(forest: Forest) -> bool:
     return type(forest) is _Marked
 
 
+def copied(forest: Forest, x: object = None) -> Forest:
+    """Returns a forest that its owner cannot change, after `check_layout`: a marked one itself, or a copy."""
+    if is_marked(forest):
+        return forest
+    check_layout(forest, x)
+    return Forest(*map(checks.owned, forest))
+
+
 def trusted(forest: Forest, x: object = None) -> Forest:
     """Returns a forest that nobody changes: one with a mark itself, or a checked copy.
 
     CuPy arrays are a TypeError. x: see `check_layout`.
     """
-    arrays_on_cpu(forest, x)
-    return forest if is_marked(forest) else read_only(check(Forest(*(a.copy() for a in forest))))
+    checks.on_cpu(**{"forest.feature": getattr(forest, "feature", None)})
+    copy = copied(forest, x)
+    check_contents(copy, copy, "value", "gain", "data")
+    return read_only(copy)
 
 
 def arrays_of(forest: Forest, x: object = None) -> Forest:

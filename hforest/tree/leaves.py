@@ -218,7 +218,7 @@ def _levels(levels: ArrayLike) -> FloatArray:
 def _checked_targets(targets: LeafTargets, n_nodes: int) -> LeafTargets:
     """Returns targets that belong to a forest of n_nodes nodes and whose entries stay inside their arrays.
 
-    Their indptr is a copy, which belongs to the call; kernels bound the ranks.
+    Their indptr and ranks are copies, which belong to the call.
     """
     checks.instance(
         "targets", targets, LeafTargets, "a hforest.tree.LeafTargets", "pass the result of leaf_targets"
@@ -235,13 +235,13 @@ def _checked_targets(targets: LeafTargets, n_nodes: int) -> LeafTargets:
     checks.at_least_one(sizes, "n_outputs", "n_train")
     if not checks.values_checked():
         return targets
-    indptr = checks.owned(targets.indptr)
+    indptr, rank = checks.owned(targets.indptr), checks.owned(targets.rank)
     if indptr[0] != 0 or indptr[-1] != sizes["n_entries"] or bool((indptr[1:] < indptr[:-1]).any()):
         raise ValueError(
             f"targets.indptr: expected ascending numbers from 0 to n_entries = {sizes['n_entries']}, got "
             "other numbers; pass the result of leaf_targets, unchanged"
         )
-    checks.indices("targets.rank", targets.rank, sizes["n_train"], "n_train")
+    checks.indices("targets.rank", rank, sizes["n_train"], "n_train")
     checks.finite("targets.y", targets.y)
     if bool((targets.y[:, 1:] < targets.y[:, :-1]).any()):
         raise ValueError(
@@ -254,4 +254,4 @@ def _checked_targets(targets: LeafTargets, n_nodes: int) -> LeafTargets:
             f"{targets.weight.min():g} to {targets.weight.max():g}; pass the result of "
             "leaf_targets, unchanged"
         )
-    return targets._replace(indptr=indptr)
+    return targets._replace(indptr=indptr, rank=rank)

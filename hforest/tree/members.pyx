@@ -2,7 +2,7 @@
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport floor
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
@@ -117,8 +117,7 @@ cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
     cdef double* sums = s.sum
     cdef uint64_t* used = s.used
     cdef int64_t tree, node, first, last, j
-    cdef uint32_t k, last_member = <uint32_t> f.n_members - 1
-    cdef double scale
+    cdef double scale, share
     for tree in range(f.n_trees):
         _prefetch(f, leaf, tree)
         node = _node(f, leaf, tree)
@@ -131,11 +130,10 @@ cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
             scale = 0.0
             for j in range(first, last):
                 scale += weight[j]
+        share = 1.0 / scale
         for j in range(first, last):
-            # Another thread may change members: a number out of range is taken as the last one.
-            k = min(<uint32_t> member[j], last_member)
-            sums[k] += (1.0 if weight == NULL else weight[j]) / scale
-            _mark(used, k)
+            sums[member[j]] += share if weight == NULL else weight[j] / scale
+            _mark(used, member[j])
 
 
 cdef int64_t _gather(Sums* s) noexcept nogil:
