@@ -496,6 +496,17 @@ def test_projected_regressions_do_not_depend_on_the_partition(n_outputs, max_gat
     same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
 
 
+@pytest.mark.parametrize("max_gathered", [0, 25, None])
+def test_gathered_rows_of_whole_numbers_without_the_missing_values(max_gathered):
+    """Some rows have missing values; those of a gathered node are whole numbers."""
+    x, y, _ = samples(n=150, n_classes=3)
+    x = np.round(4 * x)
+    x[:5] = np.nan
+    settings = {"projections": project.sparse_distribution(7), "n_projections": 4}
+    want = projected(x, y, settings["projections"])
+    same(want, grown(PARTITIONS["three"], x, y, max_gathered=max_gathered, **settings))
+
+
 @some_partitions
 def test_projections_of_sampled_rows(monkeypatch, cuts):
     """With bins of sampled rows, leaves have the shares of their in-bag rows, and none could be split."""

@@ -323,7 +323,7 @@ cdef hf_split _best_projection(
         if not is_scored:
             if not stored:
                 _values_of(t, r, p, node, candidate)
-            if t.has_defaults and n_missing(work.value, n, p.single, &greatest):
+            if t.has_defaults and not p.whole and n_missing(work.value, n, p.single, &greatest):
                 _score_missing(t, r, p, work, node, weight, greatest, &scorer, &best)
             elif short:
                 _score_codes(t, r, &scorer, p.whole, _codes_of(p, work, work.value, n), &best)
@@ -371,7 +371,7 @@ cdef hf_split _best_random_projection(
         candidate = hf_candidate_of(&p.distribution, key, <uint64_t> number)
         _values_of(t, r, p, node, candidate)
         split.missing = -1
-        if t.has_defaults and n_missing(work.value, n, p.single, &greatest):
+        if t.has_defaults and not p.whole and n_missing(work.value, n, p.single, &greatest):
             n_left = split_missing(t, p.single, work.value, n, key, number, &split, left)
         elif p.whole:
             n_left = split_values(t, <const int32_t*> work.value, n, key, number, &split, left)
