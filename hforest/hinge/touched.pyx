@@ -17,6 +17,7 @@ cdef extern from "hinge/bits.h" nogil:
 cdef enum:
     BYTE_SLOTS = 2048     # slots up to which one byte marks each: L1 holds the marks of a group
     BYTES_EACH = 2        # bytes of marks per sample at most: more cost more to scan than to set
+    SLOTS_EACH = 4096     # slots per sample at most: a scan of more takes longer than sorting the samples
     AHEAD = 32            # samples between the prefetch of their indices and their use
 
 
@@ -106,6 +107,11 @@ cdef int touched_rows(index, n_slots, start, rows) except -1:
     cdef hf_watch watch
     if index.shape[0] == 0:
         start[...] = 0
+        return 0
+    if n_slots > SLOTS_EACH * index.shape[0]:
+        first = n_slots * np.arange(len(start), dtype=np.int64)
+        found = np.unique(index + first[:-1])
+        rows[: len(found)], start[...] = found, np.searchsorted(found, first)
         return 0
     # One byte or one bit per slot, for each tree of a group.
     by_bytes = n_slots <= min(BYTE_SLOTS, BYTES_EACH * index.shape[0])
