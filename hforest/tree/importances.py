@@ -1,7 +1,7 @@
 """Importance of features: by splits, and by the error after a permutation of a feature."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -58,18 +58,20 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
         entry, which = entry[host.data[entry] != 0], which[host.data[entry] != 0]
         node, feature = np.concatenate([node, which]), np.concatenate([feature, host.indices[entry]])
     n_features = int(host.n_features)
+    shares = np.ones(len(node))
+    if by == "gain":
+        tree = np.searchsorted(host.tree_start, node, side="right") - 1
+        gain = host.gain[node].astype(np.float64)
+        of_tree = np.bincount(tree, gain, len(host.tree_start) - 1)
+        shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
+    # A forest may have far more features than splits: only those of splits are written.
+    compared, which = np.unique(feature, return_inverse=True)
     with checks.memory("forest.n_features", "features", 8 * n_features):
-        if by == "count":
-            total: Any = np.bincount(feature, minlength=n_features).astype(np.float64)
-        else:
-            n_trees = len(host.tree_start) - 1
-            tree = np.searchsorted(host.tree_start, node, side="right") - 1
-            gain = host.gain[node].astype(np.float64)
-            of_tree = np.bincount(tree, gain, n_trees)
-            shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
-            total = np.bincount(feature, shares, n_features)
-    if total.sum() > 0:
-        total /= total.sum()
+        total = np.zeros(n_features)
+    total[compared] = np.bincount(which, shares, len(compared))
+    whole = total.sum()
+    if whole > 0:
+        total[compared] /= whole
     return xp.asarray(total)
 
 
