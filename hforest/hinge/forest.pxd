@@ -1,6 +1,6 @@
 """Structs and small functions that the modules of hinge's CPU backend share."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint32_t
 
 cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport hf_threads
@@ -87,6 +87,11 @@ cdef inline Route route_of(route):
     rows.leaf, rows.vertex = <int32_t*> start_of(leaf), <int32_t*> start_of(vertex)
     rows.margin = start_of(margin)
     return rows
+
+
+cdef inline uint32_t bounded(int32_t feature, Py_ssize_t n_features) noexcept nogil:
+    """Returns a feature, or the last one if another thread has written one out of range since the check."""
+    return min(<uint32_t> feature, <uint32_t> (n_features - 1))
 
 
 cdef inline void transpose(

@@ -18,7 +18,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.forest cimport (
-    GROUP, SAMPLES, Route, aligned, hf_fetch, real, samples_each, start_of, threads_for, transpose,
+    GROUP, SAMPLES, Route, aligned, bounded, hf_fetch, real, samples_each, start_of, threads_for, transpose,
 )
 from hforest.hinge.windows cimport Slopes, image_gradients
 
@@ -259,14 +259,13 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_vertices = a.forest.n_vertices, n, m
     cdef const real* slope = <const real*> a.slope
     cdef const int32_t* features = a.forest.features
-    cdef uint32_t f, last_feature = <uint32_t> (a.n_features - 1)
+    cdef uint32_t f
     memset(grad_x + first * a.n_features, 0, (last - first) * a.n_features * sizeof(real))
     for m in range(n_trees):
         if m + AHEAD < n_trees:
             hf_fetch(slope + AHEAD * a.n_samples + first, (last - first) * sizeof(real))
         for n in range(first, last):
-            # Another thread may change features: one out of range is taken as the last one.
-            f = min(<uint32_t> features[a.route.vertex[n * n_trees + m]], last_feature)
+            f = bounded(features[a.route.vertex[n * n_trees + m]], a.n_features)
             grad_x[n * a.n_features + f] += slope[n]
         slope += a.n_samples
         features += n_vertices

@@ -30,7 +30,8 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
 
     Notes
     -----
-    Cost: n_samples * n_trees, and one bit per leaf.
+    Cost: n_samples * n_trees, and one bit per leaf. With more than 4096 leaves per sample, a sort of
+    n_samples * n_trees numbers.
 
     Examples
     --------

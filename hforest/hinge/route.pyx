@@ -25,7 +25,8 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.forest cimport (
-    GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for, transpose,
+    GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
+    transpose,
 )
 from hforest.hinge.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
 from hforest.hinge.windows cimport fill_rows, fill_tile, windows_of
@@ -309,12 +310,12 @@ cdef void _run_unit(
 
 
 cdef void _fill_offsets(
-    const int32_t* features, Py_ssize_t n, uint32_t last_feature, uint32_t* offsets
+    const int32_t* features, Py_ssize_t n, Py_ssize_t n_features, uint32_t* offsets
 ) noexcept nogil:
     # Writes offsets (n,) of hf_trees.
     cdef Py_ssize_t i
     for i in range(n):
-        offsets[i] = min(<uint32_t> features[i], last_feature) * <uint32_t> HF_TILE
+        offsets[i] = bounded(features[i], n_features) * <uint32_t> HF_TILE
 
 
 cdef int run(Call call, const real* x) except -1:
@@ -362,9 +363,9 @@ cdef int run(Call call, const real* x) except -1:
         plan.way == TILES and not call.forest.fern and call.n_features < MAX_OFFSETS
         and PAYS * call.n_samples * call.forest.depth >= call.forest.n_vertices
     ):
-        # Another thread may change features. A copy costs less than to bound each one that is read.
+        # A bounded copy costs less than to bound each feature that is read.
         offsets = np.empty(n_pairs, np.uint32)
-        _fill_offsets(call.forest.features, n_pairs, <uint32_t> (call.n_features - 1), &offsets[0])
+        _fill_offsets(call.forest.features, n_pairs, call.n_features, &offsets[0])
         plan.offsets = &offsets[0]
     with nogil:
         if tiles != NULL:

@@ -17,7 +17,7 @@ from hforest.hinge.gradients cimport (
     visit_samples,
 )
 from hforest.hinge.forest cimport (
-    GROUP, Forest, Route, aligned, forest_of, hf_fetch, real, route_of, start_of, threads_for,
+    GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
 )
 from hforest.hinge.route cimport Call, call_of, run
 from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
@@ -99,8 +99,7 @@ cdef void _descend_tree(
             # With a first moment of 0 a vertex does not move, regardless of the number of steps it missed.
             if first_moment[row] != 0 and a.thresholds.last[row] < a.step - 1:
                 _pass(a, &a.thresholds, thresholds, row, 1, a.step - 1)
-            # Another thread may change features.
-            f = min(<uint32_t> a.forest.features[row], <uint32_t> (n_features - 1))
+            f = bounded(a.forest.features[row], n_features)
             r = x[n * n_features + f] - thresholds[row]
             if fabs(r) < fabs(margin[pair]):
                 margin[pair] = r

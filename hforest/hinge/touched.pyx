@@ -110,7 +110,7 @@ cdef int touched_rows(index, n_slots, start, rows) except -1:
         return 0
     if n_slots > SLOTS_EACH * index.shape[0]:
         first = n_slots * np.arange(len(start), dtype=np.int64)
-        found = np.unique(index + first[:-1])
+        found = np.unique(index + first[: index.shape[1]])
         rows[: len(found)], start[...] = found, np.searchsorted(found, first)
         return 0
     # One byte or one bit per slot, for each tree of a group.

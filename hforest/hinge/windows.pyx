@@ -14,11 +14,11 @@ a tile of 32 windows that stays in cache, as it does for rows:
 import numpy as np
 
 from cython.parallel cimport prange, threadid
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch
-from hforest.hinge.forest cimport start_of, transpose
+from hforest.hinge.forest cimport bounded, start_of, transpose
 
 cdef extern from "hinge/simd/route.h" nogil:
     enum: HF_TILE  # an enum, so that it can be the size of an array
@@ -157,7 +157,6 @@ cdef void _image(
     cdef int64_t n_steps = 0
     cdef Run run
     cdef const int32_t* vertex
-    cdef uint32_t tap
     while start < positions:
         n = min(<Py_ssize_t> TOGETHER, positions - start)
         if hf_stopped_after(watch, &n_steps, n * a.n_trees):
@@ -168,9 +167,7 @@ cdef void _image(
             run.base -= image * w.image
             vertex = a.vertex + (first + start + s) * a.n_trees
             for m in range(a.n_trees):
-                # Another thread may change features: one out of range is taken as the last one.
-                tap = min(<uint32_t> a.features[m * a.n_vertices + vertex[m]], <uint32_t> (w.n_taps - 1))
-                at = _place(w, &run, w.taps + 4 * tap)
+                at = _place(w, &run, w.taps + 4 * bounded(a.features[m * a.n_vertices + vertex[m]], w.n_taps))
                 if at >= 0:
                     total[at] += slope[s * a.n_trees + m]
         start += n
