@@ -58,20 +58,19 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
         entry, which = entry[host.data[entry] != 0], which[host.data[entry] != 0]
         node, feature = np.concatenate([node, which]), np.concatenate([feature, host.indices[entry]])
     n_features = int(host.n_features)
-    shares = np.ones(len(node))
+    shares: FloatArray | None = None
     if by == "gain":
         tree = np.searchsorted(host.tree_start, node, side="right") - 1
         gain = host.gain[node].astype(np.float64)
         of_tree = np.bincount(tree, gain, len(host.tree_start) - 1)
         shares = np.divide(gain, of_tree[tree], out=np.zeros(len(gain)), where=of_tree[tree] > 0)
-    # A forest may have far more features than splits: only those of splits are written.
-    compared, which = np.unique(feature, return_inverse=True)
+    # A forest may have many more features than it compares: those above the last one are not written.
     with checks.memory("forest.n_features", "features", 8 * n_features):
-        total = np.zeros(n_features)
-    total[compared] = np.bincount(which, shares, len(compared))
+        compared, total = np.bincount(feature, shares), np.zeros(n_features)
+        total[: len(compared)] = compared
     whole = total.sum()
     if whole > 0:
-        total[compared] /= whole
+        total[: len(compared)] /= whole
     return xp.asarray(total)
 
 
