@@ -726,10 +726,11 @@ def python(code):
 def test_an_interrupted_call_raises_keyboard_interrupt():
     """XLA has only errors: the program ends with one, and the main thread then raises the interrupt again."""
     code = """
-import time
+import signal, time
 import jax, numpy as np, hforest.jax
 from hforest import hinge
 from hforest.jax import foreign
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT
 t, f, w = hinge.init(5, 3, 6, rng=0)
 x = np.random.default_rng(0).random((9, 6), dtype=np.float32)
 layer, function = jax.jit(hforest.jax.hinge_forest), foreign.functions["hinge_forest"]
