@@ -292,6 +292,17 @@ def test_bad_options(capsys, options, words):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("leaves", ["vector", "scalar"])
+def test_predict_names_the_array_that_diverged(leaves):
+    config = demo.Config("tree", 2, 2, 3, optimizer="adagrad", leaves=leaves)
+    state = demo.start(config, 4, 2)
+    for name in {"kernel", "thresholds", "weights", "mixing"} & state.keys():
+        bad = state[name].copy()
+        bad.reshape(-1)[0] = np.inf
+        with pytest.raises(ValueError, match=rf"^state\['{name}'\]: expected finite numbers, got inf"):
+            demo.predict(config, state | {name: bad}, np.ones((3, 4)))
+
+
 def test_resume_needs_a_file(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--resume"])

@@ -434,6 +434,10 @@ def test_bad_models():
             neural.predict(model._replace(**fields), x)
     with pytest.raises(IndexError, match="features"):
         neural.to_hard(model, 3)
+    bad = model.weights.copy()
+    bad[0, 1, 0] = np.inf
+    with pytest.raises(ValueError, match=r"^model\.weights: expected .*inf at index.*train again"):
+        neural.to_hard(model._replace(weights=bad), 6)
     with pytest.raises(ValueError, match="max_features"):
         neural.linear_init(2, 2, 5, 2, max_features=6)
     with pytest.raises(ValueError, match="depth"):

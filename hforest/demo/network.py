@@ -230,6 +230,9 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     arrays, caller_arrays = model.check_model(config, state), x
     x = model.samples(config, state, "x", x)
     model.check_synced(config, arrays, x=caller_arrays)
+    for place, a in arrays.items():
+        if place[7:-2] in ("kernel", "thresholds", "weights", "mixing"):
+            check.finite(place, a, remedy="train again with a lower lr")
     return _predict(config, state, "x", x)
 
 

@@ -272,6 +272,7 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     sizes = check_linear(model)
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
     check.indices("model.features", model.features, n_features, "n_features")
+    check.finite("model.weights", model.weights, remedy="train again with a lower lr")
     n_trees, n_read, n_vertices = (sizes[name] for name in ("n_trees", "max_features", "n_vertices"))
     n_nodes = 2 * n_vertices + 1
     inner = np.arange(n_nodes) < n_vertices

@@ -78,6 +78,10 @@ def layout(s: Setting) -> Case:
         good_anyhow = False
     if not a.size and how in ("nested lists", "objects", "table"):  # they have no dtype, or no columns
         good_anyhow = False
+    if name == "y" and not isinstance(arguments.get("loss", ""), str):  # such a loss judges its labels
+        good_anyhow = False
+    if (name, how) == ("y_order", "dtype ?"):  # an index is no bool
+        good_anyhow = False
     return Case(s.target, "layout", arguments, name, f"{how} {path[1:] or ''}".strip(), make,
                 "value" if good_anyhow else "either", plain)  # fmt: skip
 
