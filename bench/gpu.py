@@ -214,7 +214,7 @@ def arrays_of(forest: tree.Forest) -> tuple[Any, ...]:
 
 def grown(n: int, n_trees: int, xp: Any, by_level: bool = False, **settings: Any) -> Job:
     """Trees; with by_level no block grows a small node to its leaves."""
-    small = importlib.import_module("hforest.growth.gpu_small")
+    small = importlib.import_module("hforest.growth.gpu.small_nodes")
     x, y = normal_table(n, 30)
     if settings.get("task") == "regression":
         y = x[:, :10].sum(axis=1) + numbers(n, seed=6)

@@ -141,7 +141,7 @@ def grown(
     **settings: Any,
 ) -> Job:  # fmt: skip
     """A tree; with by_level no block grows a small node to its leaves."""
-    small = importlib.import_module("hforest.growth.gpu_small")
+    small = importlib.import_module("hforest.growth.gpu.small_nodes")
     x, y = data(n, n_columns, dtype)
     x, y = moved(xp, x, x[:, 0] + x[:, 1] if settings.get("task") == "regression" else y)
 
@@ -453,7 +453,7 @@ def resources(rows: list[dict[str, Any]], below: float = 0.75) -> str:
 def memory(tables: tuple[tuple[int, int], ...] = ((30, 5), (30, 30), (784, 28))) -> str:
     """Returns a table of the memory of growth, by numbers of columns and of candidates. Nothing is run."""
     builder, levels = (
-        importlib.import_module(f"hforest.growth.{name}") for name in ("gpu_builder", "gpu_levels")
+        importlib.import_module(f"hforest.growth.{name}") for name in ("gpu.candidates", "gpu.builder")
     )
     n, real = 1_000_000, np.dtype(np.float32)
     task = builder.Task(np, real, SimpleNamespace(n_outputs=2, has_labels=1, is_whole=1), 0, None)

@@ -225,7 +225,7 @@ def entered(name: str) -> Iterator[Backend]:
 
         if not compiler.have_compiler():
             pytest.skip("no C++ compiler to run the CUDA backend on the host")
-        with compiler.host_compiler(), mock.patch("hforest.growth.gpu_small.SMALL", compiler.SMALL):
+        with compiler.host_compiler(), mock.patch("hforest.growth.gpu.small_nodes.SMALL", compiler.SMALL):
             yield Backend(name)
     else:
         yield Backend(name, GPU.asarray, GPU.asnumpy)

@@ -337,7 +337,7 @@ def test_the_import_tests_see_imports():
     assert "by_level/parts" in imports_of(PACKAGE / "growth" / "by_level" / "batches.py")
     assert "rows/workers" in imports_of(PACKAGE / "scale" / "hinge" / "shards.py")
     assert ("hforest.growth.by_level", "grow") in imported_names(PACKAGE / "scale" / "rows" / "by_rows.py")
-    assert {"core/machine.pxd", "growth/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
+    assert {"core/machine.pxd", "growth/cpu/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
 
 
 @pytest.mark.parametrize("subpackage", WITH_KERNELS)

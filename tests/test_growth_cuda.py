@@ -7,7 +7,7 @@ from growers import DISTRIBUTIONS, KINDS, grow, make, overlapping, problem
 
 import hforest
 from hforest import growth, tree
-from hforest.growth import gpu_builder, gpu_levels, gpu_small, gpu_structs
+from hforest.growth.gpu import builder, candidates, small_nodes, structs
 
 pytestmark = pytest.mark.kernels
 
@@ -115,7 +115,7 @@ def test_host_trees_are_those_of_the_cpu(
     grown_alike, monkeypatch, dtype, n_outputs, settings, weights, memory
 ):
     # Memory limits the number of trees that grow at a time; results do not depend on it.
-    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
+    monkeypatch.setattr("hforest.growth.gpu.builder.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     x, y = problem(100, 6, dtype=dtype)
     x[:, 4] = np.round(x[:, 4])
@@ -126,10 +126,10 @@ def test_host_trees_are_those_of_the_cpu(
     grown_alike(x, y, sample_weight=given[weights], **settings)
 
 
-@pytest.fixture(params=[0, 100, gpu_small.SMALL])
+@pytest.fixture(params=[0, 100, small_nodes.SMALL])
 def small(request, monkeypatch):
     """Samples of a node that a block grows to its leaves, at most."""
-    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu.small_nodes.SMALL"):
         monkeypatch.setattr(name, request.param)
     return request.param
 
@@ -137,16 +137,16 @@ def small(request, monkeypatch):
 @pytest.mark.parametrize("weights", ["one", "real"])
 def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch, dtype, weights):
     # More nodes than one block handles, and more than one block.
-    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu.small_nodes.SMALL"):
         monkeypatch.setattr(name, 0)
-    widths, level = [], gpu_levels._level
+    widths, level = [], builder._level
     monkeypatch.setattr(
-        gpu_levels, "_level", lambda task, nodes, *a: widths.append(len(nodes.first)) or level(task, nodes, *a)
+        builder, "_level", lambda task, nodes, *a: widths.append(len(nodes.first)) or level(task, nodes, *a)
     )  # fmt: skip
     x, y = problem(1500, 3, 2, dtype)
     weight = np.ones(1500) if weights == "one" else np.random.default_rng(0).random(1500)
     grown_alike(x, y, n_trees=40, n_classes=2, max_depth=11, sample_weight=weight)
-    assert max(widths) > 2 * gpu_levels.NODES
+    assert max(widths) > 2 * builder.NODES
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_host_trees_of_large_nodes(grown_alike, small, settings):
 @pytest.fixture
 def launched(monkeypatch):
     """Names of the kernels of growth, as they are launched."""
-    names, launch = [], gpu_builder.launch
-    monkeypatch.setattr(gpu_builder, "launch", lambda *a, **more: names.append(a[1]) or launch(*a, **more))
+    names, launch = [], candidates.launch
+    monkeypatch.setattr(candidates, "launch", lambda *a, **more: names.append(a[1]) or launch(*a, **more))
     return names
 
 
@@ -275,22 +275,22 @@ def arrays_in(members):
 )
 def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, settings):
     """Blocks run one after the other on the host, so results do not show whether they would disturb each other."""
-    launch, n_launches = gpu_builder.launch, 0
+    launch, n_launches = candidates.launch, 0
 
     def written(args, b, *call, **more):
         """Writes of block b alone, by member."""
-        small = next(a for a in args if isinstance(a, gpu_structs.Small))
+        small = next(a for a in args if isinstance(a, structs.Small))
         one = small._replace(n_nodes=1, **{k: a[b : b + 1] for k, a in arrays_in(small._asdict()).items()})
-        rooms = next(a for a in args if isinstance(a, gpu_small.Rooms))._asdict()
+        rooms = next(a for a in args if isinstance(a, small_nodes.Rooms))._asdict()
         rooms |= {k: a.copy() for k, a in arrays_in(rooms).items()}
         for name in arrays_in(rooms).keys() - FILLED:
             rooms[name].view(np.uint8).fill(0x5A)
         before = {k: a.copy() for k, a in arrays_in(rooms).items()}
-        new = {gpu_structs.Small: one, gpu_small.Rooms: gpu_small.Rooms(**rooms)}
+        new = {structs.Small: one, small_nodes.Rooms: small_nodes.Rooms(**rooms)}
         # Targets, orders, and entries of projections, which are taken one after the other, are shared.
         copied = tuple(
             a._replace(**{k: m.copy() for k, m in arrays_in(a._asdict()).items()})
-            if isinstance(a, gpu_structs.Kept | gpu_structs.Orders | gpu_structs.Target)
+            if isinstance(a, structs.Kept | structs.Orders | structs.Target)
             else new.get(type(a), a)
             for a in args
         )
@@ -311,7 +311,7 @@ def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, se
                 assert sum(map(len, places)) == len(set().union(*places)), member
         launch(folder, name, real, n_blocks, args, **more)
 
-    monkeypatch.setattr(gpu_builder, "launch", spy)
+    monkeypatch.setattr(candidates, "launch", spy)
     x, _ = problem(200, 6)
     y, settings = learned(x, settings)
     with entered("host"):
@@ -365,7 +365,7 @@ def test_a_host_bootstrap_without_weight_takes_every_sample(grown_alike):
 def test_host_projected_trees_are_those_of_the_cpu(
     grown_alike, monkeypatch, dtype, kind, values, to_fit, memory
 ):
-    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
+    monkeypatch.setattr("hforest.growth.gpu.builder.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
     x = rng.normal(size=(80, 12)) if values == "real" else rng.integers(0, 200, (80, 12))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest.growth import reference_units
+from hforest.growth.reference import units
 
 
 def targets_of(kind, rng, n):
@@ -105,7 +105,7 @@ def test_splits_are_the_best_by_exact_sums(kind):
 @pytest.mark.parametrize("kind", ["plain", "lognormal", "outlier", "weights"])
 def test_splits_with_the_bits_of_large_data(kind, monkeypatch):
     # Sums over 10**8 samples leave 21 bits less for a sample than sums over 40.
-    monkeypatch.setattr(reference_units, "UNIT_BITS", reference_units.UNIT_BITS - 21)
+    monkeypatch.setattr(units, "UNIT_BITS", units.UNIT_BITS - 21)
     with hforest.using("reference"):
         found = [regret for seed in range(2) for regret in regression(kind, seed, 30)]
     assert max(found) <= 1e-6
@@ -128,9 +128,9 @@ def test_weighted_splits_of_labels_are_the_best(criterion):
 
 def test_an_outlier_needs_units_of_nodes(monkeypatch):
     # With the unit of the root alone, an outlier leaves no bits for the others: the test above can fail.
-    monkeypatch.setattr(reference_units, "is_narrow", lambda unit, spread, heaviest: False)
-    monkeypatch.setattr("hforest.growth.reference_builder.is_narrow", reference_units.is_narrow)
-    monkeypatch.setattr(reference_units, "UNIT_BITS", 40)
+    monkeypatch.setattr(units, "is_narrow", lambda unit, spread, heaviest: False)
+    monkeypatch.setattr("hforest.growth.reference.builder.is_narrow", units.is_narrow)
+    monkeypatch.setattr(units, "UNIT_BITS", 40)
     with hforest.using("reference"):
         found = [regret for seed in range(2) for regret in regression("outlier", seed)]
     assert max(found) > 1e-3

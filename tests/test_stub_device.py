@@ -8,7 +8,7 @@ from host.case import small
 
 import hforest
 from hforest import co2, hinge, layers, neural, project, split, tree
-from hforest.growth import gpu_levels, gpu_small
+from hforest.growth.gpu import builder, small_nodes
 
 pytestmark = pytest.mark.skipif(
     "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
@@ -175,7 +175,7 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
     settings = {"task": "regression" if regression else "classification", "rng": 0}
     if projected:
         settings |= {"projections": project.sparse_distribution(6, 3.0), "n_projections": 4}
-    monkeypatch.setattr("hforest.growth.gpu_levels._collect", lambda *a: a[-1].append(a[2]))
+    monkeypatch.setattr("hforest.growth.gpu.builder._collect", lambda *a: a[-1].append(a[2]))
     monkeypatch.setattr("hforest.growth.unchecked.forest", lambda trees, *more, **settings: trees)
     monkeypatch.setattr("hforest.growth.growing.marked", lambda trees: trees)
 
@@ -185,15 +185,15 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
         assert len(levels) == (depth + 1 if len(x) == 900 else 2)
         return np.array([counted("launches") - before[0], counted("waits") - before[1]])
 
-    small = gpu_small.SMALL
-    monkeypatch.setattr(gpu_small, "SMALL", 0)
+    small = small_nodes.SMALL
+    monkeypatch.setattr(small_nodes, "SMALL", 0)
     counts(1, 1)  # encodes
     for n_trees in (1, 5):
         for depth in (1, 7):
             launches, waits = counts(n_trees, depth + 1) - counts(n_trees, depth)
             assert waits == 1
             assert launches <= most
-    monkeypatch.setattr(gpu_small, "SMALL", small)
+    monkeypatch.setattr(small_nodes, "SMALL", small)
     x, there = x[:250], there[:250]
     samples = x if projected else hforest.samples(x)
     counts(1, 1)
@@ -210,10 +210,10 @@ def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regressio
     samples.bins()
     y = cupy.asarray(rng.normal(size=2000) if regression else rng.integers(0, 2, 2000))
     one = []
-    bytes_a_sample = gpu_levels.bytes_a_sample
-    monkeypatch.setattr(gpu_levels, "bytes_a_sample", lambda *a: one.append(bytes_a_sample(*a)) or one[-1])
+    bytes_a_sample = builder.bytes_a_sample
+    monkeypatch.setattr(builder, "bytes_a_sample", lambda *a: one.append(bytes_a_sample(*a)) or one[-1])
     for n_trees, setting in ((3, 1), (20, 8 << 20)):
-        monkeypatch.setattr(gpu_levels, "memory", lambda xp, setting=setting: setting)
+        monkeypatch.setattr(builder, "memory", lambda xp, setting=setting: setting)
         with counted() as count:
             task = "regression" if regression else "classification"
             hforest.grow(samples, y, n_trees, task=task, rng=0, **{"max_features": "sqrt", **settings})

@@ -21,11 +21,11 @@ from hforest.core.machine cimport (
     hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
-from hforest.growth.column_readers cimport columns_of_windows
-from hforest.growth.columns cimport hf_standardized
-from hforest.growth.cpu cimport columns_of, grow_trees, task_of
-from hforest.growth.node_samples cimport start_samples, start_unit, sum_up
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
+from hforest.growth.cpu.sources.columns cimport hf_standardized
+from hforest.growth.cpu.cpu cimport columns_of, grow_trees, task_of
+from hforest.growth.cpu.node_samples cimport start_samples, start_unit, sum_up
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()
 

@@ -12,9 +12,9 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each, numbers
 from ..growth.bins import Bins
-from ..growth.gpu_builder import ColumnSource, columns_of, sides, task_of
-from ..growth.gpu_levels import grow_trees
-from ..growth.gpu_structs import Kept, nothing_kept
+from ..growth.gpu.builder import grow_trees
+from ..growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
+from ..growth.gpu.structs import Kept, nothing_kept
 from ..growth.trees import Batch, Learned
 from . import checks
 

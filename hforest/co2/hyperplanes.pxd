@@ -1,8 +1,8 @@
 from hforest.co2.oc1_search cimport hf_oc1
 from hforest.co2.rows cimport hf_rows
 from hforest.co2.stump_fit cimport hf_schedule
-from hforest.growth.columns cimport hf_columns
-from hforest.growth.task cimport hf_source
+from hforest.growth.cpu.sources.columns cimport hf_columns
+from hforest.growth.cpu.task cimport hf_source
 
 
 # Hyperplanes w.x = offset, one fitted in each node.

@@ -14,11 +14,11 @@ from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, hf_rows, real
 from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.core.arena cimport hf_arena, take, take_zeros
-from hforest.growth.builder cimport add_entries
-from hforest.growth.column_source cimport best_column, start_columns
-from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
-from hforest.growth.node_samples cimport score_sides
-from hforest.growth.task cimport class_of, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
+from hforest.growth.cpu.builder cimport add_entries
+from hforest.growth.cpu.sources.column_source cimport best_column, start_columns
+from hforest.growth.cpu.sources.node_orders cimport fill_sides, hf_column_workspace
+from hforest.growth.cpu.node_samples cimport score_sides
+from hforest.growth.cpu.task cimport class_of, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
 # The workspace of a tree.
 ctypedef struct hf_hyperplane_workspace:

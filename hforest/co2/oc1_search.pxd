@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport hf_arena
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 
 # Search of oc1.py as a struct.

@@ -13,8 +13,8 @@ from libc.string cimport memcpy
 from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.core.score cimport hf_beats, hf_between_f64
-from hforest.growth.task cimport HF_STREAM_JUMP, HF_STREAM_RESTART, hf_draw_key, hf_philox, hf_unit
-from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
+from hforest.growth.cpu.task cimport HF_STREAM_JUMP, HF_STREAM_RESTART, hf_draw_key, hf_philox, hf_unit
+from hforest.growth.cpu.scorers.terms cimport move_sample, score_of_sums, start_sums
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
@@ -26,7 +26,7 @@ cdef enum:
     CYCLES = 100         # passes over all weights, at most
 
 
-# The left side of a split, besides the running sums of the workspace (growth/terms.pxd).
+# The left side of a split, besides the running sums of the workspace (growth/cpu/scorers/terms.pxd).
 ctypedef struct hf_left:
     int64_t u
     int64_t n

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.launch import numbers
 from ..core.philox import JUMP, RESTART, keys, philox, unit
 from ..core.scores import beats, log2
-from ..growth.reference_builder import Node, Split, Tree, grow_batch, kinds_of, split_by_column
+from ..growth.reference.builder import Node, Split, Tree, grow_batch, kinds_of, split_by_column
 from .descent import LANES, descend, fold, padded, project, shuffled
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")

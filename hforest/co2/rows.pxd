@@ -26,7 +26,7 @@ cdef struct hf_rows:
     int64_t n_blocks      # all blocks of a row
     bint single
     bint offset           # whether a constant -1 follows the features
-    # For windows, whose rows are standardized copies (growth/columns.pxd); else NULL and 0.
+    # For windows, whose rows are standardized copies (growth/cpu/sources/columns.pxd); else NULL and 0.
     const int64_t* place  # (n_features,): positions relative to that of a window
     const double* mean
     const double* deviation

@@ -11,11 +11,11 @@
 
 constexpr int SCORING = 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
 
-// Returns how many sums a bin has, and how many numbers: odd, so that banks differ; also in gpu_builder.py.
+// Returns how many sums a bin has, and how many numbers: odd, so that banks differ; also in gpu/candidates.py.
 __device__ static inline size sums_of_bin(const Target &y) { return y.n_outputs + !y.has_labels; }
 __device__ static inline size counts_of_bin(const Target &y) { return (sums_of_bin(y) + 1) | 1; }
 
-// Returns the sums of this thread in block_memory; also in gpu_builder.py.
+// Returns the sums of this thread in block_memory; also in gpu/candidates.py.
 __device__ static inline size *own_sums(const Target &y) {
     return (size *)block_memory + threadIdx.x * (y.n_outputs | 1);
 }

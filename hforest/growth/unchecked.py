@@ -12,7 +12,7 @@ from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from ..tree import Forest
 from .bins import Bins
-from .gpu_levels import trees_at_once
+from .gpu.builder import trees_at_once
 from .settings import Growth
 from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
 

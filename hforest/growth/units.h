@@ -1,4 +1,4 @@
-/* Targets and weights as integers, whose sums have no order. The same operations as reference_units.py, on host and
+/* Targets and weights as integers, whose sums have no order. The same operations as reference/units.py, on host and
    device.
 
    A unit (c, k, m) turns the samples i of a node, with in-bag counts b, weights w and targets t, into

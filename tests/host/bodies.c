@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "growth/simd/bodies.h"
+#include "growth/cpu/scorers/simd/bodies.h"
 
 static uint32_t state = 1;
 static uint32_t below(uint32_t stop) {

@@ -35,7 +35,7 @@ class Case:
     """`launch.THREADS` of the CUDA backend. With fewer than the default, fewer samples make a block loop over them."""
 
     small: int = SMALL
-    """`gpu_small.SMALL` of the CUDA backend."""
+    """`small_nodes.SMALL` of the CUDA backend."""
 
     def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
         """Returns how `got` differs from `expected`: a line for each array with too large a difference."""

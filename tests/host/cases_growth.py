@@ -7,7 +7,7 @@ import numpy as np
 
 import hforest
 from hforest import growth, project
-from hforest.growth import gpu_small
+from hforest.growth.gpu.small_nodes import SMALL as MOST_OF_GPU
 
 from .case import Case, scaled
 from .compiler import SMALL
@@ -150,7 +150,7 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"small {name} {'weighted' if weighted else 'equal'}",
                 lambda s=name, w=weighted: _bins(s, 40, w, dtype, 0),
             )
-    for small in (SMALL, gpu_small.SMALL):
+    for small in (SMALL, MOST_OF_GPU):
         for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
             yield Case(  # nodes of more than 256 samples, which blocks share
                 f"large nodes {name} {'weighted' if weighted else 'equal'} small {small}",

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from hforest.core import dispatch, launch
-from hforest.growth import gpu_small
+from hforest.growth.gpu import small_nodes
 
 from .case import Case
 from .compiler import SUBPACKAGES, host_compiler
@@ -38,7 +38,7 @@ def results(
     with contextlib.ExitStack() as stack:
         stack.enter_context(host_compiler(sanitize))
         stack.enter_context(mock.patch.object(launch, "THREADS", threads or case.threads))
-        stack.enter_context(mock.patch.object(gpu_small, "SMALL", case.small))
+        stack.enter_context(mock.patch.object(small_nodes, "SMALL", case.small))
         if cupy:
             stack.enter_context(like_cupy())
         return case.call()

@@ -10,8 +10,8 @@ from ...core import check
 from ...core.aliases import FloatArray, IntArray
 from ...core.philox import keys, philox
 from ...core.scores import node_score
-from ..reference_builder import bit_set
-from ..reference_units import is_narrow, value
+from ..reference.builder import bit_set
+from ..reference.units import is_narrow, value
 from ..trees import RootUnits
 from . import parts, units
 from .best_splits import best_splits

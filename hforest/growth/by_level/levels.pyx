@@ -22,13 +22,13 @@ import numpy as np
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.growth.feature_sampling cimport (
+from hforest.growth.cpu.sources.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
-from hforest.growth.projections cimport (
+from hforest.growth.cpu.sources.projections cimport (
     distribution_of, hf_candidate, hf_candidate_of, hf_distribution, hf_draw_projection, real,
 )
-from hforest.growth.task cimport (
+from hforest.growth.cpu.task cimport (
     HF_STREAM_CHILDREN, HF_STREAM_ENTRY, HF_STREAM_ROWS, hf_draw, hf_draw_key, hf_philox,
 )
 

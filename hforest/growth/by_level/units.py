@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ..reference_units import exponent, middle, spare_bits, value
+from ..reference.units import exponent, middle, spare_bits, value
 from ..trees import RootUnits
 
 _NONE = -4096

@@ -1,7 +1,7 @@
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from hforest.growth.task cimport hf_task, hf_tree
+from hforest.growth.cpu.task cimport hf_task, hf_tree
 
 
 # A tree and the arrays to which it is copied: its part of the arrays of a forest.

@@ -19,13 +19,13 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport hf_arena, release, resize, take
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
 from hforest.core.score cimport hf_node_score
-from hforest.growth.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
-from hforest.growth.task cimport (
+from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
+from hforest.growth.cpu.task cimport (
     HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
     hf_workspace, weight_bits,
 )
-from hforest.growth.term_histogram cimport release_kept
-from hforest.growth.units cimport mean_targets
+from hforest.growth.cpu.scorers.term_histogram cimport release_kept
+from hforest.growth.cpu.units cimport mean_targets
 
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from hforest.growth.columns cimport hf_columns
-from hforest.growth.task cimport hf_task, hf_tree
+from hforest.growth.cpu.sources.columns cimport hf_columns
+from hforest.growth.cpu.task cimport hf_task, hf_tree
 
 
 cdef class _Grown:

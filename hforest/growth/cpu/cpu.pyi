@@ -2,11 +2,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from ..core.in_place import Windows
-from ..core.projections import Distribution
-from .bins import Bins, Prepared
-from .trees import Batch, Learned
+from ...core.aliases import FloatArray, IntArray
+from ...core.in_place import Windows
+from ...core.projections import Distribution
+from ..bins import Bins, Prepared
+from ..trees import Batch, Learned
 
 def bootstrap_counts(seed: int, first: int, counts: IntArray) -> None: ...
 def poisson_counts(seed: int, first: int, first_row: int, counts: IntArray) -> None: ...

@@ -2,7 +2,7 @@
 
     grow, grow_projected   one task for all trees, one thread each     builder.pyx
     candidate sources      columns of bins, random projections         column_source.pyx, projections.pyx
-    scorers                chosen by the table in scorers.pxd         sorted_scan, pairwise, histogram, bounds
+    scorers                chosen by the table in table.pxd         sorted_scan, pairwise, histogram, bounds
     vector bodies          inner loops of the scorers                  bodies.pyx, simd/
 """
 
@@ -20,27 +20,27 @@ from hforest.core.machine cimport (
 )
 from hforest.core.score cimport require_criteria
 from hforest.core.views cimport start, start_of_rows
-from hforest.growth.bodies cimport HF_PATH_PLAIN
-from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
-from hforest.growth.column_source cimport source_of_columns
-from hforest.growth.column_readers cimport reader_of
-from hforest.growth.columns cimport hf_columns, hf_stored_rows
-from hforest.growth.copies cimport fill_corners, whole_row
-from hforest.growth.draws cimport count_draws
-from hforest.growth.number_source cimport hf_number_columns, source_of_numbers
-from hforest.growth.projections cimport (
+from hforest.growth.cpu.scorers.bodies cimport HF_PATH_PLAIN
+from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree
+from hforest.growth.cpu.sources.column_source cimport source_of_columns
+from hforest.growth.cpu.sources.column_readers cimport reader_of
+from hforest.growth.cpu.sources.columns cimport hf_columns, hf_stored_rows
+from hforest.growth.cpu.copies cimport fill_corners, whole_row
+from hforest.growth.cpu.draws cimport count_draws
+from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
+from hforest.growth.cpu.sources.projections cimport (
     HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
 )
-from hforest.growth.ranks cimport hf_column, hf_order, rank_column
-from hforest.growth.task cimport hf_roots, hf_task, hf_tree
+from hforest.growth.cpu.sources.ranks cimport hf_column, hf_order, rank_column
+from hforest.growth.cpu.task cimport hf_roots, hf_task, hf_tree
 
-from ..core.in_place import Windows
-from ..core.projections import group_table
-from ..core.sparse import Columns
-from .bins import Bins, Prepared
-from .encoding import whole_numbers
-from .sparse import stored_rows
-from .trees import NO_DEFAULTS
+from ...core.in_place import Windows
+from ...core.projections import group_table
+from ...core.sparse import Columns
+from ..bins import Bins, Prepared
+from ..encoding import whole_numbers
+from ..sparse import stored_rows
+from ..trees import NO_DEFAULTS
 
 cnp.import_array()
 require_criteria(__name__)

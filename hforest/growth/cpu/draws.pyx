@@ -7,8 +7,8 @@ from libc.string cimport memset
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.growth.builder cimport tree_key
-from hforest.growth.task cimport HF_STREAM_BOOTSTRAP, HF_STREAM_POISSON, hf_below, hf_draw, hf_philox
+from hforest.growth.cpu.builder cimport tree_key
+from hforest.growth.cpu.task cimport HF_STREAM_BOOTSTRAP, HF_STREAM_POISSON, hf_below, hf_draw, hf_philox
 
 cdef extern from "growth/poisson.h" nogil:
     int hf_poisson(uint32_t word)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.task cimport HF_PREFETCH, hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.task cimport HF_PREFETCH, hf_pending, hf_task, hf_workspace
 
 cdef enum:
     NEAR_COLUMNS = 1 << 19        # size of all columns up to which they stay in L2

@@ -13,14 +13,14 @@ from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
-from hforest.growth.bodies cimport bodies_of
-from hforest.growth.task cimport (
+from hforest.growth.cpu.scorers.bodies cimport bodies_of
+from hforest.growth.cpu.task cimport (
     HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_weighed,
     hf_workspace, weight_bits,
 )
-from hforest.growth.term_histogram cimport release_kept, start_cells
-from hforest.growth.terms cimport base_score, move_sample, score_of_sums, start_sums
-from hforest.growth.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
+from hforest.growth.cpu.scorers.term_histogram cimport release_kept, start_cells
+from hforest.growth.cpu.scorers.terms cimport base_score, move_sample, score_of_sums, start_sums
+from hforest.growth.cpu.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
 
 cdef enum:
     WHOLE = 1 << 26      # below this, integer weights and squares of their sums are exact in float64

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
-from hforest.growth.bodies cimport hf_bodies
+from hforest.growth.cpu.scorers.bodies cimport hf_bodies
 
 cdef extern from "core/philox.h" nogil:
     int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD

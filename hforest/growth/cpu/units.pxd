@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
-from hforest.growth.task cimport hf_pending, hf_task, hf_units, hf_workspace
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_units, hf_workspace
 
 cdef extern from "growth/units.h" nogil:
     bint hf_needs_unit(double spread, double unit_spread, double heaviest, double unit_heaviest)

@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport hf_distance
-from hforest.growth.task cimport class_of, hf_term, is_pair
+from hforest.growth.cpu.task cimport class_of, hf_term, is_pair
 
 cdef extern from "growth/units.h" nogil:
     ctypedef struct hf_scaling:

@@ -1,16 +1,19 @@
-"""CUDA backend of growth: trees grow level by level (gpu_levels.py); the kernels are in gpu.cu."""
+"""CUDA backend of growth: trees grow level by level (builder.py); the kernels are in gpu.cu."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.dispatch import array_module
-from ..core.in_place import Windows, rows_of
-from ..core.launch import launch_each
-from ..core.projections import Distribution, group_table
-from .bins import Bins
-from .gpu_builder import (
+from ...core.aliases import Array
+from ...core.dispatch import array_module
+from ...core.in_place import Windows, rows_of
+from ...core.launch import launch_each
+from ...core.projections import Distribution, group_table
+from ..bins import Bins
+from ..trees import Batch, Learned
+from ..trees import joined as join_arrays
+from .builder import grow_trees
+from .candidates import (
     PACKAGE,
     ColumnSource,
     Projections,
@@ -19,9 +22,6 @@ from .gpu_builder import (
     task_of,
     tree_keys,
 )
-from .gpu_levels import grow_trees
-from .trees import Batch, Learned
-from .trees import joined as join_arrays
 
 
 def bootstrap_counts(seed: int, first: int, counts: Array) -> None:

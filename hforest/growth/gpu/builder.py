@@ -2,7 +2,7 @@
 
 Trees grow together, as many as the memory holds. The device lists the pending nodes of a level. The host
 reads how many there are, once a level, and launches by that; nodes, samples and trees stay on the device.
-Below them blocks grow small nodes: gpu_small.py.
+Below them blocks grow small nodes: small_nodes.py.
 """
 
 from types import ModuleType
@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.dispatch import to_numpy
-from ..core.gpu import cast
-from ..core.launch import numbers
-from . import gpu_small
-from .gpu_builder import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
-from .gpu_small import Grown, grow_small, no_small, trimmed
-from .gpu_structs import Children, Kept, Level, Part, Small, Split
-from .trees import Batch
+from ...core.aliases import Array
+from ...core.dispatch import to_numpy
+from ...core.gpu import cast
+from ...core.launch import numbers
+from ..trees import Batch
+from . import small_nodes
+from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
+from .small_nodes import Grown, grow_small, no_small, trimmed
+from .structs import Children, Kept, Level, Part, Small, Split
 
 NODES, FIRST_BITS, COUNTS = numbers("growth/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
@@ -69,7 +69,7 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
     # Leaves may have a sample each.
     leaves = 8 * (task.n_words + 3 * task.n_sums + 8) * task.fit_targets
     targets = 8 * task.n_outputs * task.fit_targets
-    return _SAMPLE_BYTES + targets + max(level, leaves, gpu_small.bytes_a_sample(task, candidates))
+    return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, candidates))
 
 
 def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
@@ -112,7 +112,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     nodes = Children(ends - size, size, tree, key, sample, u, unit, None, n_trees)
     # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
     free = xp.empty_like(sample), xp.empty_like(u)
-    most = min(gpu_small.SMALL, gpu_small.MOST) if candidates.of_block(task, 0) else 0
+    most = min(small_nodes.SMALL, small_nodes.MOST) if candidates.of_block(task, 0) else 0
     small = no_small(task, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
     levels: list[Grown] = []

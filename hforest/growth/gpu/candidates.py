@@ -1,4 +1,4 @@
-"""Candidates of the GPU's nodes, and their splits; gpu_levels.py grows trees of them.
+"""Candidates of the GPU's nodes, and their splits; builder.py grows trees of them.
 
 Kernels: gpu.cu, sums.cuh, scan.cuh, counts.cuh; the array module sorts keys.
 """
@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each, numbers
-from ..core.projections import Distribution
-from ..core.supervised import Limits
-from .bins import Bins
-from .gpu_structs import (
+from ...core.aliases import Array
+from ...core.dispatch import array_module
+from ...core.launch import launch, launch_each, numbers
+from ...core.projections import Distribution
+from ...core.supervised import Limits
+from ..bins import Bins
+from ..trees import Learned
+from .structs import (
     COLUMNS,
     NO_ENTRIES,
     NO_ORDERS,
@@ -37,9 +38,8 @@ from .gpu_structs import (
     Words,
     nothing_kept,
 )
-from .trees import Learned
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 
 BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
 (SIDES,) = numbers("growth/levels.cuh", "SIDES")

@@ -1,4 +1,4 @@
-"""Small nodes on a GPU: a block grows each to its leaves, below the levels of gpu_levels.py.
+"""Small nodes on a GPU: a block grows each to its leaves, below the levels of builder.py.
 
 Kernels: small.cuh.
 """
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.launch import numbers
-from .gpu_builder import NEAR, UNIT, Task
-from .gpu_structs import Kept, Small, Words, nothing_kept
+from ...core.aliases import Array
+from ...core.launch import numbers
+from .candidates import NEAR, UNIT, Task
+from .structs import Kept, Small, Words, nothing_kept
 
 SMALL = 512
 """Samples of a small node, at most; 0: there are none."""

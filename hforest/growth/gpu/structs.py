@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.launch import numbers
+from ...core.aliases import Array
+from ...core.launch import numbers
 
 
 class Target(NamedTuple):

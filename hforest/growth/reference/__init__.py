@@ -6,18 +6,18 @@ Functions, parameters and arrays are those of `cpu`. Criteria are numbers, those
 
 import numpy as np
 
-from ..core.in_place import Windows, rows_of
-from ..core.philox import BOOTSTRAP, POISSON, below, philox, poisson
-from ..core.sparse import Columns
-from .reference_builder import (
+from ...core.in_place import Windows, rows_of
+from ...core.philox import BOOTSTRAP, POISSON, below, philox, poisson
+from ...core.sparse import Columns
+from ..sparse import all_bins, all_numbers
+from ..trees import joined as join_arrays
+from .builder import (
     grow_batch,
     kinds_of,
     split_by_column,
     split_by_projection,
     tree_key,
 )
-from .sparse import all_bins, all_numbers
-from .trees import joined as join_arrays
 
 
 def bootstrap_counts(seed, first, counts):

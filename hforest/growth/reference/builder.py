@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.launch import numbers
-from ..core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
-from ..core.projections import draw_projection
-from ..core.scores import beats, node_score, sum_of_squares
-from .reference_units import (
+from ...core.launch import numbers
+from ...core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
+from ...core.projections import draw_projection
+from ...core.scores import beats, node_score, sum_of_squares
+from .units import (
     Unit,
     are_whole,
     distance,

@@ -12,7 +12,7 @@ weights are products b w.
 import math
 from typing import Any, NamedTuple
 
-from ..core.launch import numbers
+from ...core.launch import numbers
 
 UNIT_BITS, NARROWED = numbers("growth/units.h", "HF_UNIT_BITS", "HF_NARROWED")
 

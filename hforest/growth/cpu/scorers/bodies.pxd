@@ -9,7 +9,7 @@ cdef extern from "core/order.h" nogil:
     int32_t hf_code_of_float(float a)
     float hf_float_of_code(int32_t code)
 
-cdef extern from "growth/bodies.h" nogil:
+cdef extern from "growth/cpu/scorers/bodies.h" nogil:
     int HF_PAIRWISE_SAMPLES, HF_HISTOGRAM_CLASSES, HF_HISTOGRAM_BINS
     int HF_TILE_CANDIDATES, HF_TILE_SAMPLES, HF_VALUE_PAIRS, HF_BUCKETS
     ctypedef union hf_rates:

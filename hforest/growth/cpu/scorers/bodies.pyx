@@ -8,10 +8,10 @@ class on the left of a split and T the total of the class, sum (T - l)**2 = sum 
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-cdef extern from "growth/term_cells.h" nogil:
+cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     double HF_DISTANCE_ERROR
 
-cdef extern from "growth/simd/bodies.h" nogil:
+cdef extern from "growth/cpu/scorers/simd/bodies.h" nogil:
     const hf_bodies* hf_vector_bodies(int path)
 
 cdef hf_bodies plain
@@ -355,7 +355,7 @@ cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
     return bodies
 
 
-# The plain path never scores 8-bit bins pairwise (scorers.pxd).
+# The plain path never scores 8-bit bins pairwise (table.pxd).
 plain.log_lanes = 0
 plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range

@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t
 
-from hforest.growth.bodies cimport hf_bodies, hf_buckets
-from hforest.growth.node_scorer cimport hf_scorer
-from hforest.growth.task cimport hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.scorers.bodies cimport hf_bodies, hf_buckets
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer
+from hforest.growth.cpu.task cimport hf_split, hf_task, hf_workspace
 
 cdef bint start_buckets(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole, bint is_wide

@@ -29,13 +29,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.score cimport hf_beats
-from hforest.growth.bodies cimport (
+from hforest.growth.cpu.scorers.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of_width, bucket_of, hf_bodies, hf_buckets, place_of, real_of,
 )
-from hforest.growth.node_samples cimport number_classes
-from hforest.growth.node_scorer cimport hf_scorer, take_split
-from hforest.growth.sorted_scan cimport score_sorted, sort_keys
-from hforest.growth.task cimport HF_COUNT, hf_split, hf_task, hf_workspace, weight_bits
+from hforest.growth.cpu.node_samples cimport number_classes
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer, take_split
+from hforest.growth.cpu.scorers.sorted_scan cimport score_sorted, sort_keys
+from hforest.growth.cpu.task cimport HF_COUNT, hf_split, hf_task, hf_workspace, weight_bits
 
 cdef float ROUNDED = 0.999999   # a bound on the rounding error of scores in float32
 cdef enum:

@@ -9,12 +9,12 @@ from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
-from hforest.growth.bodies cimport (
+from hforest.growth.cpu.scorers.bodies cimport (
     HF_HISTOGRAM_CLASSES, HF_TILE_CANDIDATES, HF_TILE_SAMPLES, bodies_of, hf_bodies, hf_histogram, score_at,
 )
-from hforest.growth.columns cimport bins_at, hf_columns, is_by_rows
-from hforest.growth.node_samples cimport number_classes
-from hforest.growth.task cimport (
+from hforest.growth.cpu.sources.columns cimport bins_at, hf_columns, is_by_rows
+from hforest.growth.cpu.node_samples cimport number_classes
+from hforest.growth.cpu.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
 )
 

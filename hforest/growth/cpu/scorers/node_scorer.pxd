@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from hforest.growth.bodies cimport hf_bodies, hf_buckets, hf_value_pairs
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.scorers.bodies cimport hf_bodies, hf_buckets, hf_value_pairs
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 cdef struct hf_scorer
 

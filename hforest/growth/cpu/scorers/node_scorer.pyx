@@ -1,10 +1,12 @@
-"""The choice of the scorer of a node's candidates, by the table in scorers.pxd."""
+"""The choice of the scorer of a node's candidates, by the table in table.pxd."""
 
-from hforest.growth.bounds cimport score_buckets, start_buckets
-from hforest.growth.pairwise cimport score_pairs, start_pairs
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, TERM_BUCKETS, WIDE_HISTOGRAM, scorer_of_bins
-from hforest.growth.sorted_scan cimport score_sorted
-from hforest.growth.term_buckets cimport score_term_buckets, start_term_buckets
+from hforest.growth.cpu.scorers.bounds cimport score_buckets, start_buckets
+from hforest.growth.cpu.scorers.pairwise cimport score_pairs, start_pairs
+from hforest.growth.cpu.scorers.table cimport (
+    HISTOGRAM, PAIRWISE, TERM_BUCKETS, WIDE_HISTOGRAM, scorer_of_bins,
+)
+from hforest.growth.cpu.scorers.sorted_scan cimport score_sorted
+from hforest.growth.cpu.scorers.term_buckets cimport score_term_buckets, start_term_buckets
 
 
 cdef void start_scorer(

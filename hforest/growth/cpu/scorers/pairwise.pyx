@@ -9,15 +9,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memset
 
 from hforest.core.score cimport hf_beats_in_any_order
-from hforest.growth.bodies cimport (
+from hforest.growth.cpu.scorers.bodies cimport (
     HF_PAIRWISE_SAMPLES, HF_VALUE_PAIRS, bodies_of, hf_bodies, hf_pairwise,
     hf_value_pairs, score_at,
 )
-from hforest.growth.column_readers cimport prefetch_column
-from hforest.growth.columns cimport bins_at, hf_columns, is_by_rows
-from hforest.growth.node_samples cimport number_classes, place_by_class
-from hforest.growth.node_scorer cimport hf_scorer, take_split
-from hforest.growth.task cimport (
+from hforest.growth.cpu.sources.column_readers cimport prefetch_column
+from hforest.growth.cpu.sources.columns cimport bins_at, hf_columns, is_by_rows
+from hforest.growth.cpu.node_samples cimport number_classes, place_by_class
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer, take_split
+from hforest.growth.cpu.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )
 

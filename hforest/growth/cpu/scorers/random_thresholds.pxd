@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from hforest.growth.columns cimport hf_range
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport hf_range
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 ctypedef fused value_t:
     float

@@ -9,7 +9,7 @@ A candidate costs two passes over its values, and one over the samples on its le
 from libc.math cimport INFINITY, floor
 from libc.string cimport memset
 
-from hforest.growth.task cimport HF_STREAM_THRESHOLD, hf_draw, hf_philox, hf_unit
+from hforest.growth.cpu.task cimport HF_STREAM_THRESHOLD, hf_draw, hf_philox, hf_unit
 
 
 cdef double random_threshold(

@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_watch
-from hforest.growth.node_scorer cimport hf_scorer
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 # A key is a bin above a payload that is sorted along with it: 16 bits each, or 32 bits each.
 ctypedef fused key_t:
@@ -23,6 +23,6 @@ cdef bint score_few(
     hf_split* best
 ) noexcept nogil
 
-cdef extern from "growth/term_cells.h" nogil:
+cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     int HF_FEW
     void hf_order_few(const int32_t* bin, int n, int32_t lowest, uint8_t* order)

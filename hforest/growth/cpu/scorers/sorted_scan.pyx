@@ -10,11 +10,11 @@ from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.core.score cimport hf_beats
-from hforest.growth.node_scorer cimport hf_scorer
-from hforest.growth.task cimport (
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer
+from hforest.growth.cpu.task cimport (
     HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, is_pair, payload_of,
 )
-from hforest.growth.terms cimport (
+from hforest.growth.cpu.scorers.terms cimport (
     bound_of, is_better, may_gain, move_pair, move_sample, score_of_sums, start_sums,
 )
 

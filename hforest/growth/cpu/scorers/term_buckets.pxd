@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t
 
-from hforest.growth.node_scorer cimport hf_scorer
-from hforest.growth.task cimport hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer
+from hforest.growth.cpu.task cimport hf_split, hf_task, hf_workspace
 
 cdef void start_term_buckets(const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole) noexcept nogil
 cdef bint score_term_buckets(

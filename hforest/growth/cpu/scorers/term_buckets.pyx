@@ -20,20 +20,20 @@ from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.growth.bodies cimport bucket_of, hf_buckets, hf_gains, place_of
-from hforest.growth.bounds cimport divide
-from hforest.growth.node_scorer cimport hf_scorer, take_split
-from hforest.growth.scorers cimport has_least
-from hforest.growth.sorted_scan cimport score_sorted, sort_keys
-from hforest.growth.task cimport (
+from hforest.growth.cpu.scorers.bodies cimport bucket_of, hf_buckets, hf_gains, place_of
+from hforest.growth.cpu.scorers.bounds cimport divide
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer, take_split
+from hforest.growth.cpu.scorers.table cimport has_least
+from hforest.growth.cpu.scorers.sorted_scan cimport score_sorted, sort_keys
+from hforest.growth.cpu.task cimport (
     HF_COUNT, class_of, hf_split, hf_task, hf_term, hf_weighed, hf_workspace, is_pair,
 )
-from hforest.growth.terms cimport (
+from hforest.growth.cpu.scorers.terms cimport (
     HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR, bound_of, is_better, move_pair, move_sample,
     start_sums,
 )
 
-cdef extern from "growth/term_cells.h" nogil:
+cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     void hf_add_weighed(void* cell, const hf_weighed* term)
 
 cdef enum:

@@ -16,15 +16,15 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport HF_ENTROPY, hf_beats
-from hforest.growth.columns cimport bins_at, is_by_rows
-from hforest.growth.node_orders cimport hf_column_workspace
-from hforest.growth.sorted_scan cimport HF_FEW, score_few
-from hforest.growth.task cimport HF_COUNT, HF_TERMS, class_of, hf_cells, hf_term, is_pair
-from hforest.growth.terms cimport (
+from hforest.growth.cpu.sources.columns cimport bins_at, is_by_rows
+from hforest.growth.cpu.sources.node_orders cimport hf_column_workspace
+from hforest.growth.cpu.scorers.sorted_scan cimport HF_FEW, score_few
+from hforest.growth.cpu.task cimport HF_COUNT, HF_TERMS, class_of, hf_cells, hf_term, is_pair
+from hforest.growth.cpu.scorers.terms cimport (
     bound_of, is_better, may_gain, move_class, move_pair, score_of_sums, start_sums,
 )
 
-cdef extern from "growth/term_cells.h" nogil:
+cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     void hf_add_term(void* cell, const hf_term* term)
 
 cdef enum:

@@ -9,9 +9,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_branch_gain, hf_xlogx
-from hforest.growth.task cimport class_of, hf_split, hf_task, hf_workspace, is_pair
+from hforest.growth.cpu.task cimport class_of, hf_split, hf_task, hf_workspace, is_pair
 
-cdef extern from "growth/term_cells.h" nogil:
+cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
 
 

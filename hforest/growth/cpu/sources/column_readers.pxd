@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
-from hforest.growth.columns cimport hf_columns, hf_reader, hf_standardized
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport hf_columns, hf_reader, hf_standardized
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef hf_columns columns_of_windows(
     const hf_standardized* windows, int64_t n_columns, bint single

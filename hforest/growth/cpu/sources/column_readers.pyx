@@ -9,11 +9,11 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.growth.columns cimport bins_at, hf_range, is_by_rows, is_stored, number_of
-from hforest.growth.node_orders cimport hf_column_workspace
-from hforest.growth.node_samples cimport is_prefetched, prefetch_numbers
-from hforest.growth.stored cimport read_stored
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport bins_at, hf_range, is_by_rows, is_stored, number_of
+from hforest.growth.cpu.sources.node_orders cimport hf_column_workspace
+from hforest.growth.cpu.node_samples cimport is_prefetched, prefetch_numbers
+from hforest.growth.cpu.sources.stored cimport read_stored
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef extern from "core/order.h" nogil:
     int32_t hf_code_of_float(float a)

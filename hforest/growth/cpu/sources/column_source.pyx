@@ -11,25 +11,27 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
-from hforest.growth.builder cimport add_words
-from hforest.growth.column_readers cimport prefetch_column
-from hforest.growth.columns cimport hf_columns, is_stored, number_of, table_at
-from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, start_features, undo_sampling
-from hforest.growth.histogram cimport best_of_histograms
-from hforest.growth.node_orders cimport (
+from hforest.growth.cpu.builder cimport add_words
+from hforest.growth.cpu.sources.column_readers cimport prefetch_column
+from hforest.growth.cpu.sources.columns cimport hf_columns, is_stored, number_of, table_at
+from hforest.growth.cpu.sources.feature_sampling cimport (
+    hf_sampling, sample_feature, start_features, undo_sampling,
+)
+from hforest.growth.cpu.scorers.histogram cimport best_of_histograms
+from hforest.growth.cpu.sources.node_orders cimport (
     fill_order, fill_sides, hf_column_workspace, keep_column, keep_order, keep_sides, read_orders,
     split_randomly, start_orders,
 )
-from hforest.growth.node_samples cimport score_left
-from hforest.growth.node_scorer cimport hf_scorer, start_scorer
-from hforest.growth.on_demand cimport prefetch_numbers_of, require_column, start_encoder
-from hforest.growth.pairwise cimport best_pairwise
-from hforest.growth.random_thresholds cimport write_sides
-from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
-from hforest.growth.stored cimport place_samples, start_stored
-from hforest.growth.stored_columns cimport best_random_stored, scan_few
-from hforest.growth.term_histogram cimport best_of_terms, start_kept
-from hforest.growth.task cimport (
+from hforest.growth.cpu.node_samples cimport score_left
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer, start_scorer
+from hforest.growth.cpu.sources.on_demand cimport prefetch_numbers_of, require_column, start_encoder
+from hforest.growth.cpu.scorers.pairwise cimport best_pairwise
+from hforest.growth.cpu.scorers.random_thresholds cimport write_sides
+from hforest.growth.cpu.scorers.table cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
+from hforest.growth.cpu.sources.stored cimport place_samples, start_stored
+from hforest.growth.cpu.sources.stored_columns cimport best_random_stored, scan_few
+from hforest.growth.cpu.scorers.term_histogram cimport best_of_terms, start_kept
+from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
     no_split,
 )

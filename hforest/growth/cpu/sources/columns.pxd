@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.node_samples cimport NEAR_COLUMNS
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.cpu.node_samples cimport NEAR_COLUMNS
+from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
     NEAR_SAMPLES = 64      # samples up to which columns that fit in L2 are read from rows

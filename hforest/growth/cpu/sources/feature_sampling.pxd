@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from hforest.growth.task cimport hf_draw
+from hforest.growth.cpu.task cimport hf_draw
 
 
 # The features of a tree, as a permutation.

@@ -1,6 +1,6 @@
 """The features that a node samples, without replacement."""
 
-from hforest.growth.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
+from hforest.growth.cpu.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
 
 
 cdef void start_features(hf_features* f, int64_t n, uint32_t* column, uint32_t* swapped) noexcept nogil:

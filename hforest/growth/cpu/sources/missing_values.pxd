@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 cdef int64_t n_missing(const void* values, int64_t n, bint single, double* greatest) noexcept nogil
 cdef int64_t split_missing(

@@ -3,8 +3,8 @@
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from hforest.growth.random_thresholds cimport random_threshold
-from hforest.growth.task cimport (
+from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
+from hforest.growth.cpu.task cimport (
     HF_STREAM_DIRECTION, defaults_of, hf_largest, hf_pending, hf_philox, hf_split, hf_task, hf_workspace,
 )
 

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from hforest.growth.columns cimport hf_columns
-from hforest.growth.feature_sampling cimport hf_features
-from hforest.growth.on_demand cimport hf_encoder
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport hf_columns
+from hforest.growth.cpu.sources.feature_sampling cimport hf_features
+from hforest.growth.cpu.sources.on_demand cimport hf_encoder
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
 # The workspace of a tree, and the column that a node scans.

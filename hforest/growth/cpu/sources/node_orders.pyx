@@ -17,10 +17,10 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport hf_distance
-from hforest.growth.columns cimport hf_columns, hf_range, table_at
-from hforest.growth.missing_values cimport default_sides
-from hforest.growth.random_thresholds cimport split_bins
-from hforest.growth.task cimport (
+from hforest.growth.cpu.sources.columns cimport hf_columns, hf_range, table_at
+from hforest.growth.cpu.sources.missing_values cimport default_sides
+from hforest.growth.cpu.scorers.random_thresholds cimport split_bins
+from hforest.growth.cpu.task cimport (
     HF_STREAM_DIRECTION, HF_TERMS, HF_UNKNOWN_LEFT, class_of, hf_draw, hf_largest, hf_pending,
     hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
 )

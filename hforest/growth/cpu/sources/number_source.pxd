@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from hforest.growth.task cimport hf_source
+from hforest.growth.cpu.task cimport hf_source
 
 
 # Columns of numbers. Feature f of sample s is number s * stride + place[f] of x; without places, + f.

@@ -19,13 +19,13 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
-from hforest.growth.bodies cimport bodies_of, hf_bodies, hf_lanes
-from hforest.growth.feature_sampling cimport (
+from hforest.growth.cpu.scorers.bodies cimport bodies_of, hf_bodies, hf_lanes
+from hforest.growth.cpu.sources.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
-from hforest.growth.node_samples cimport score_left
-from hforest.growth.random_thresholds cimport random_threshold
-from hforest.growth.task cimport (
+from hforest.growth.cpu.node_samples cimport score_left
+from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
+from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
     weight_bits,
 )

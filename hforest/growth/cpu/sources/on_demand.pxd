@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from hforest.growth.columns cimport hf_columns
-from hforest.growth.ranks cimport hf_order
-from hforest.growth.task cimport HF_PREFETCH, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport hf_columns
+from hforest.growth.cpu.sources.ranks cimport hf_order
+from hforest.growth.cpu.task cimport HF_PREFETCH, hf_task, hf_workspace
 
 cdef extern from "core/once.h" nogil:
     bint hf_is_made(const int32_t* state)

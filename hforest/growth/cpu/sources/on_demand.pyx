@@ -8,10 +8,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_has_stopped
-from hforest.growth.bodies cimport bodies_of
-from hforest.growth.columns cimport hf_columns
-from hforest.growth.ranks cimport hf_column, rank_column
-from hforest.growth.task cimport hf_task, hf_workspace
+from hforest.growth.cpu.scorers.bodies cimport bodies_of
+from hforest.growth.cpu.sources.columns cimport hf_columns
+from hforest.growth.cpu.sources.ranks cimport hf_column, rank_column
+from hforest.growth.cpu.task cimport hf_task, hf_workspace
 
 cdef extern from "core/once.h" nogil:
     bint hf_begin_item(int32_t* state)

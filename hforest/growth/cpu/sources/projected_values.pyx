@@ -11,12 +11,12 @@ two-dimensional prefix sums, called corners here:
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-from hforest.growth.node_samples cimport is_prefetched, prefetch_numbers
-from hforest.growth.projections cimport (
+from hforest.growth.cpu.node_samples cimport is_prefetched, prefetch_numbers
+from hforest.growth.cpu.sources.projections cimport (
     corner_t, hf_candidate, hf_distribution, hf_draw_projection, hf_entries, hf_patch, hf_patch_entries,
     hf_patch_of, hf_projections, real,
 )
-from hforest.growth.task cimport HF_PREFETCH, HF_STREAM_ENTRY, hf_philox, hf_task
+from hforest.growth.cpu.task cimport HF_PREFETCH, HF_STREAM_ENTRY, hf_philox, hf_task
 
 cdef enum:
     ROWS_AHEAD = 12      # samples between the prefetch of their rows, which are far apart, and their use

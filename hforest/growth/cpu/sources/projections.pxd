@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from hforest.growth.stored cimport hf_stored_numbers
-from hforest.growth.task cimport hf_draw, hf_source
+from hforest.growth.cpu.sources.stored cimport hf_stored_numbers
+from hforest.growth.cpu.task cimport hf_draw, hf_source
 
 cdef extern from "core/projections.h" nogil:
     int HF_AXES, HF_PATCH

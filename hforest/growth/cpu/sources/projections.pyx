@@ -13,18 +13,18 @@ from libc.string cimport memset
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
-from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
-from hforest.growth.builder cimport add_entries, add_words
-from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
-from hforest.growth.projected_values cimport draw_entries, prefetch_values, project_values
-from hforest.growth.random_thresholds cimport split_values, write_sides
-from hforest.growth.node_samples cimport score_left
-from hforest.growth.node_scorer cimport hf_scorer, start_scorer
-from hforest.growth.sorted_scan cimport scan_keys
-from hforest.growth.stored cimport (
+from hforest.growth.cpu.scorers.bodies cimport hf_code_of_float, hf_float_of_code
+from hforest.growth.cpu.builder cimport add_entries, add_words
+from hforest.growth.cpu.sources.missing_values cimport default_sides, n_missing, split_missing
+from hforest.growth.cpu.sources.projected_values cimport draw_entries, prefetch_values, project_values
+from hforest.growth.cpu.scorers.random_thresholds cimport split_values, write_sides
+from hforest.growth.cpu.node_samples cimport score_left
+from hforest.growth.cpu.scorers.node_scorer cimport hf_scorer, start_scorer
+from hforest.growth.cpu.scorers.sorted_scan cimport scan_keys
+from hforest.growth.cpu.sources.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
-from hforest.growth.task cimport (
+from hforest.growth.cpu.task cimport (
     HF_COUNT, HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace,
     is_perfect, no_split, payload_of,
 )

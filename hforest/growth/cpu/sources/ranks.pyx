@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
-from hforest.growth.sorted_scan cimport sort_keys
+from hforest.growth.cpu.scorers.sorted_scan cimport sort_keys
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.columns cimport hf_columns, hf_range, hf_stored_rows
-from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+from hforest.growth.cpu.sources.columns cimport hf_columns, hf_range, hf_stored_rows
+from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
 # The workspace of a tree grown on a sparse matrix: r.stored. A candidate stores k values of a node.

@@ -16,8 +16,8 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.score cimport hf_beats, hf_beats_in_any_order
-from hforest.growth.sorted_scan cimport sort_keys
-from hforest.growth.task cimport weight_bits
+from hforest.growth.cpu.scorers.sorted_scan cimport sort_keys
+from hforest.growth.cpu.task cimport weight_bits
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
 

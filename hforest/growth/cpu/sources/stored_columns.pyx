@@ -6,14 +6,14 @@ from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
-from hforest.growth.columns cimport has_orders, hf_range, table_at
-from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
-from hforest.growth.node_orders cimport fill_sides
-from hforest.growth.random_thresholds cimport split_bins
-from hforest.growth.stored cimport (
+from hforest.growth.cpu.sources.columns cimport has_orders, hf_range, table_at
+from hforest.growth.cpu.sources.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
+from hforest.growth.cpu.sources.node_orders cimport fill_sides
+from hforest.growth.cpu.scorers.random_thresholds cimport split_bins
+from hforest.growth.cpu.sources.stored cimport (
     hf_stored_in_node, place_samples, scan_stored, stored_bins, stored_range,
 )
-from hforest.growth.task cimport HF_COUNT, HF_TERMS, is_perfect, no_split, weight_bits
+from hforest.growth.cpu.task cimport HF_COUNT, HF_TERMS, is_perfect, no_split, weight_bits
 
 
 cdef bint scan_few(

@@ -7,20 +7,20 @@
 
 #include "core/counting.h"
 #include "core/simd.h"
-#include "growth/bodies.h"
-#include "growth/term_cells.h"
+#include "growth/cpu/scorers/bodies.h"
+#include "growth/cpu/scorers/term_cells.h"
 
 #if HF_VECTORS
 #define HF_BYTES 16
 #define HF_LANE_NUMBERS 0, 1, 2, 3
 #define HF_W(name) name##_v16
 #define HF_W_CODE
-#include "growth/simd/splits.h"
-#include "growth/simd/pairwise.h"
-#include "growth/simd/histogram.h"
-#include "growth/simd/buckets.h"
-#include "growth/simd/sums.h"
-#include "growth/simd/values.h"
+#include "growth/cpu/scorers/simd/splits.h"
+#include "growth/cpu/scorers/simd/pairwise.h"
+#include "growth/cpu/scorers/simd/histogram.h"
+#include "growth/cpu/scorers/simd/buckets.h"
+#include "growth/cpu/scorers/simd/sums.h"
+#include "growth/cpu/scorers/simd/values.h"
 static const hf_bodies hf_bodies_v16 = {
     2, hf_sum_pairs_v16, hf_rate_pairs_v16, hf_sum_values_v16, hf_sum_bins_v16, hf_find_range_v16,
     hf_fill_buckets_v16, hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16,
@@ -38,12 +38,12 @@ static const hf_bodies hf_bodies_v16 = {
 #define HF_LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
 #define HF_W(name) name##_v32
 #define HF_W_CODE HF_AVX2_CODE
-#include "growth/simd/splits.h"
-#include "growth/simd/pairwise.h"
-#include "growth/simd/histogram.h"
-#include "growth/simd/buckets.h"
-#include "growth/simd/sums.h"
-#include "growth/simd/values.h"
+#include "growth/cpu/scorers/simd/splits.h"
+#include "growth/cpu/scorers/simd/pairwise.h"
+#include "growth/cpu/scorers/simd/histogram.h"
+#include "growth/cpu/scorers/simd/buckets.h"
+#include "growth/cpu/scorers/simd/sums.h"
+#include "growth/cpu/scorers/simd/values.h"
 static const hf_bodies hf_bodies_v32 = {
     3, hf_sum_pairs_v32, hf_rate_pairs_v32, hf_sum_values_v32, hf_sum_bins_v32, hf_find_range_v32,
     hf_fill_buckets_v32, hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32,
@@ -66,12 +66,12 @@ static const hf_bodies hf_bodies_v32 = {
 #else
 #define HF_W_CODE HF_AVX512_CODE
 #endif
-#include "growth/simd/splits.h"
-#include "growth/simd/pairwise.h"
-#include "growth/simd/histogram.h"
-#include "growth/simd/buckets.h"
-#include "growth/simd/sums.h"
-#include "growth/simd/values.h"
+#include "growth/cpu/scorers/simd/splits.h"
+#include "growth/cpu/scorers/simd/pairwise.h"
+#include "growth/cpu/scorers/simd/histogram.h"
+#include "growth/cpu/scorers/simd/buckets.h"
+#include "growth/cpu/scorers/simd/sums.h"
+#include "growth/cpu/scorers/simd/values.h"
 static const hf_bodies hf_bodies_v64 = {
     4, hf_sum_pairs_v64, hf_rate_pairs_v64, hf_sum_values_v64, hf_sum_bins_v64, hf_find_range_v64,
     hf_fill_buckets_v64, hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64,

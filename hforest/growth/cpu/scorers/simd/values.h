@@ -5,14 +5,14 @@ typedef double HF_W(hf_four) __attribute__((vector_size(32)));
 #define HF_REAL float
 #define HF_WHOLE int32_t
 #define HF_R(name) HF_W(name##_f32)
-#include "growth/simd/lanes.h"
+#include "growth/cpu/scorers/simd/lanes.h"
 #undef HF_REAL
 #undef HF_WHOLE
 #undef HF_R
 #define HF_REAL double
 #define HF_WHOLE int64_t
 #define HF_R(name) HF_W(name##_f64)
-#include "growth/simd/lanes.h"
+#include "growth/cpu/scorers/simd/lanes.h"
 #undef HF_REAL
 #undef HF_WHOLE
 #undef HF_R

@@ -19,9 +19,9 @@
 from libc.stdint cimport int64_t
 
 from hforest.core.score cimport HF_ENTROPY
-from hforest.growth.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
-from hforest.growth.sorted_scan cimport HF_FEW
-from hforest.growth.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
+from hforest.growth.cpu.scorers.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
+from hforest.growth.cpu.scorers.sorted_scan cimport HF_FEW
+from hforest.growth.cpu.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
 
 cdef enum:
     SORTED_SCAN
