@@ -12,7 +12,6 @@ from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from ..tree import Forest
 from .bins import Bins
-from .gpu.builder import trees_at_once
 from .settings import Growth
 from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
 
@@ -36,7 +35,7 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
     trees: list[Any] = []
     with reporting(growth.progress, n_trees, "tree") as report:
         if batch is None and dispatch.runs_on_gpu(growth.samples.numbers):
-            batch = trees_at_once(xp, n_samples)
+            batch = dispatch.backend(PACKAGE, growth.samples.numbers).trees_at_once(xp, n_samples)
             if report is not unheard:
                 batch = min(batch, max(_TREES_A_REPORT, n_trees // _REPORTS))
         elif batch is None:

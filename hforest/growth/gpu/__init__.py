@@ -13,6 +13,7 @@ from ..bins import Bins
 from ..trees import Batch, Learned
 from ..trees import joined as join_arrays
 from .builder import grow_trees
+from .builder import trees_at_once as trees_at_once
 from .candidates import (
     PACKAGE,
     ColumnSource,
