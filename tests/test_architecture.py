@@ -43,7 +43,7 @@ SUBPACKAGES = sorted(
 )
 NESTED = ["growth.by_level"]
 """Public folders of subpackages, whose names may also be those of public functions."""
-WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
+WITH_KERNELS = [name for name in SUBPACKAGES if any((PACKAGE / name).rglob("cpu.pyx"))]
 # Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
 CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
 
@@ -337,13 +337,18 @@ def test_the_import_tests_see_imports():
     assert "by_level/parts" in imports_of(PACKAGE / "growth" / "by_level" / "batches.py")
     assert "rows/workers" in imports_of(PACKAGE / "scale" / "hinge" / "shards.py")
     assert ("hforest.growth.by_level", "grow") in imported_names(PACKAGE / "scale" / "rows" / "by_rows.py")
-    assert {"core/machine.pxd", "growth/cpu/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu.pyx"))
+    assert {"core/machine.pxd", "growth/cpu/cpu.pxd"} <= set(compiled_in(PACKAGE / "co2" / "cpu" / "cpu.pyx"))
 
 
 @pytest.mark.parametrize("subpackage", WITH_KERNELS)
 def test_files_of_an_algorithm(subpackage):
-    for name in ("__init__.py", "reference.py", "cpu.pyx", "gpu.cu", "gpu.py"):
-        assert (PACKAGE / subpackage / name).exists(), name
+    for backend in ("reference", "cpu", "gpu"):
+        found = [
+            *(PACKAGE / subpackage).glob(f"{backend}.py*"),
+            *(PACKAGE / subpackage).glob(f"{backend}/__init__.py"),
+        ]
+        assert len(found) == 1, (backend, found)
+    assert len([*(PACKAGE / subpackage).rglob("gpu.cu")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -361,7 +366,7 @@ def functions(module):
         if callable(f)
         and not isinstance(f, type)
         and not name.startswith("_")
-        and getattr(f, "__module__", None) == module.__name__
+        and getattr(f, "__module__", None) in (module.__name__, f"{module.__name__}.cpu")
     }
 
 
@@ -475,7 +480,7 @@ def test_every_parallel_region_says_how_many_threads(path):
         assert "num_threads=" in region, f"line {text[: found.start()].count(chr(10)) + 1}: {region}"
 
 
-IN_PLACE = {"optim/cpu.pyx", "hinge/steps.pyx"}
+IN_PLACE = {"optim/cpu.pyx", "hinge/cpu/steps.pyx"}
 """Steps that change parameters do not stop once they have begun."""
 
 

@@ -1064,7 +1064,7 @@ def test_windows_that_are_copied_in_each_pass(monkeypatch, dtype):
     windows, copies, y = windows_and_copies(dtype, 37)
     want = co2.grow(copies, y, 2, max_depth=4, rng=0)
     for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
-        monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
+        monkeypatch.setattr(co2.cpu.cpu, "COPIED", n_bytes)
         assert_same_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
 
 

@@ -12,9 +12,9 @@ from growers import assert_all_same, grow, on_threads
 import hforest
 from hforest import co2, demo, hinge, layers, neural, project, tree
 from hforest.hinge import grown as grown_start
-from hforest.hinge import reference_grown as hinge_reference
 from hforest.hinge import ridge
-from hforest.neural import reference_grown as neural_reference
+from hforest.hinge.reference import grown as hinge_reference
+from hforest.neural.reference import grown as neural_reference
 
 DEPTHS = {"features": 3, "deep": None, "stumps": 1, "one leaf": 0}
 KINDS = (*DEPTHS, "regression")

@@ -12,7 +12,8 @@ from host.nvrtc import architectures, compiled, options, resources
 import hforest
 from hforest.core import launch
 
-SUBPACKAGES = sorted(path.parent for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
+PACKAGE = Path(hforest.__file__).parent
+SUBPACKAGES = sorted({PACKAGE / path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("gpu.cu")})
 
 
 @pytest.fixture(scope="module")

@@ -263,9 +263,10 @@ def _lines(path: Path, seen: set[str]) -> list[str]:
 
 
 def source(folder: Path) -> str:
-    """Returns the translation unit of a folder: common.cuh, its gpu.cu, and the headers that they include."""
+    """Returns the translation unit of a folder: common.cuh, the gpu.cu in it or below, and their headers."""
     seen: set[str] = set()
-    text = "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
+    (kernels,) = folder.rglob("gpu.cu")
+    text = "\n".join([*_lines(COMMON, seen), *_lines(kernels, seen)]) + "\n"
     for name, declared in structs(text).items():
         text += f'static_assert(sizeof({name}) == {declared.layout.size}, "{name}: eight bytes a member");\n'
     for c in scores.CRITERIA:

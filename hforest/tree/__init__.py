@@ -17,6 +17,7 @@ IndexError.
 
 from .complete import splits
 from .convert import from_sklearn
+from .cpu.prepared import Prepared
 from .estimates import Interval, out_of_bag, prediction_intervals
 from .export import to_dict
 from .files import load, save
@@ -24,7 +25,6 @@ from .forest import Forest, check
 from .importances import importance, permutation_importance
 from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
-from .prepared import Prepared
 from .preparing import prepare
 from .proximities import proximity
 from .refitting import leaf_counts, refit

@@ -1,7 +1,7 @@
 """Forests that are checked and packed once and applied many times."""
 
+from .cpu.prepared import Prepared
 from .forest import Forest
-from .prepared import Prepared
 
 
 def prepare(forest: Forest | Prepared) -> Prepared:

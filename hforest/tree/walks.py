@@ -10,6 +10,7 @@ from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..core.blocks import Unconverted
 from ..core.in_place import Windows
 from ..core.sparse import Compressed
+from .cpu.prepared import Prepared, is_for, quick, write
 from .forest import (
     NO_DEFAULTS,
     PACKAGE,
@@ -23,7 +24,6 @@ from .forest import (
     on_host,
     root_of,
 )
-from .prepared import Prepared, is_for, quick, write
 
 _LEAVES, _MEANS, _VOTES = -1, 0, 1
 """Kinds of results of a walk."""

@@ -32,7 +32,7 @@ import hforest
 from hforest.core import dispatch, launch
 
 HERE = Path(__file__).resolve().parent
-SUBPACKAGES = sorted(path.parent.name for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
+SUBPACKAGES = sorted(path.relative_to(launch.PACKAGE).parts[0] for path in launch.PACKAGE.rglob("gpu.cu"))
 
 FLAGS = (
     "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off",

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/cpu_features.h"
-#include "hinge/simd/route.h"
-#include "hinge/simd/transpose.h"
+#include "hinge/cpu/simd/route.h"
+#include "hinge/cpu/simd/transpose.h"
 
 #if HF_VECTORS
 /* The bodies of 64 bytes in the instructions that every processor has. */
@@ -20,7 +20,7 @@
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN wide_fern_f64
 #define REAL double
@@ -31,7 +31,7 @@
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 #endif
 
 enum { TREE, FERN, ROW };

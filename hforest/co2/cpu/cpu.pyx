@@ -6,13 +6,13 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hforest.co2.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
-from hforest.co2.losses cimport (
+from hforest.co2.cpu.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
+from hforest.co2.cpu.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
 )
-from hforest.co2.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, hf_rows, row_bytes
-from hforest.co2.stump_fit cimport (
+from hforest.co2.cpu.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, row_bytes
+from hforest.co2.cpu.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
 cimport hforest.core.arrays as cnp

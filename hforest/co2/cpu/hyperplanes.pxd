@@ -1,6 +1,6 @@
-from hforest.co2.oc1_search cimport hf_oc1
-from hforest.co2.rows cimport hf_rows
-from hforest.co2.stump_fit cimport hf_schedule
+from hforest.co2.cpu.oc1_search cimport hf_oc1
+from hforest.co2.cpu.rows cimport hf_rows
+from hforest.co2.cpu.stump_fit cimport hf_schedule
 from hforest.growth.cpu.sources.columns cimport hf_columns
 from hforest.growth.cpu.task cimport hf_source
 

@@ -8,10 +8,10 @@ from libc.math cimport INFINITY, nextafter, nextafterf
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.co2.losses cimport fill_rows, hf_members
-from hforest.co2.oc1_search cimport hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, hf_rows, real
-from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
+from hforest.co2.cpu.losses cimport fill_rows, hf_members
+from hforest.co2.cpu.oc1_search cimport hf_oc1_workspace, search_hyperplane, start_oc1
+from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, hf_rows, real
+from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.growth.cpu.builder cimport add_entries

@@ -1,6 +1,6 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
 
-from hforest.co2.rows cimport hf_rows
+from hforest.co2.cpu.rows cimport hf_rows
 
 cdef extern from "core/series.h" nogil:
     double HF_LN2

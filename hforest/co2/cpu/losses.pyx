@@ -9,7 +9,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int8_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from hforest.co2.rows cimport HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
+from hforest.co2.cpu.rows cimport HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
 
 
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:

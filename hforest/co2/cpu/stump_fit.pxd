@@ -1,7 +1,7 @@
 from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 
-from hforest.co2.losses cimport hf_losses, hf_members, hf_pull
-from hforest.co2.rows cimport hf_rows
+from hforest.co2.cpu.losses cimport hf_losses, hf_members, hf_pull
+from hforest.co2.cpu.rows cimport hf_rows
 from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
 

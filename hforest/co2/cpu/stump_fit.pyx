@@ -7,11 +7,11 @@ from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hforest.co2.losses cimport (
+from hforest.co2.cpu.losses cimport (
     HF_LN2, add_pull, add_slopes, copy_members, hf_log2, sum_surrogate, theta_slope, write_losses,
     write_products,
 )
-from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
+from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats

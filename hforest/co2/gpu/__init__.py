@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.dispatch import array_module, to_numpy
-from ..core.launch import launch, launch_each, numbers
-from ..growth.bins import Bins
-from ..growth.gpu.builder import grow_trees
-from ..growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
-from ..growth.gpu.structs import Kept, nothing_kept
-from ..growth.trees import Batch, Learned
-from . import checks
+from ...core.aliases import Array
+from ...core.dispatch import array_module, to_numpy
+from ...core.launch import launch, launch_each, numbers
+from ...growth.bins import Bins
+from ...growth.gpu.builder import grow_trees
+from ...growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
+from ...growth.gpu.structs import Kept, nothing_kept
+from ...growth.trees import Batch, Learned
+from .. import checks
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 READS_WINDOWS = False
 
 LANES, CHUNK = numbers("co2/fit.h", "HF_LANES", "HF_CHUNK")
-(BLOCK,) = numbers("co2/gpu.cu", "BLOCK")
+(BLOCK,) = numbers("co2/gpu/gpu.cu", "BLOCK")
 
 
 # Structs of gpu.cu, which describes their members. Another one is Schedule of descent.py.

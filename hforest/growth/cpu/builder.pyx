@@ -5,7 +5,7 @@ appends two pending nodes. The sources are:
 
     classic, cascade   column_source.pyx     columns of bins
     manifold           projections.pyx       random projections
-    co2                co2/hyperplanes.pyx   hyperplanes, fitted from the best column
+    co2                co2/cpu/hyperplanes.pyx   hyperplanes, fitted from the best column
 
 The random draws of a node depend only on its key, and its key only on the parent's (Philox). Thus the order
 in which nodes grow does not change a tree.

@@ -20,7 +20,7 @@ from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, 
 from .small_nodes import Grown, grow_small, no_small, trimmed
 from .structs import Children, Kept, Level, Part, Small, Split
 
-NODES, FIRST_BITS, COUNTS = numbers("growth/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
+NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
 MEMORY_SHARE = 0.5
 """The part of the free memory of a device that trees grow in."""

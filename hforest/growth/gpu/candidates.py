@@ -41,11 +41,11 @@ from .structs import (
 
 PACKAGE = Path(__file__).parent.parent
 
-BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
-(SIDES,) = numbers("growth/levels.cuh", "SIDES")
-(NEAR,) = numbers("growth/scan.cuh", "NEAR")
+BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
+(SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
+(NEAR,) = numbers("growth/gpu/scan.cuh", "NEAR")
 EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
-    "growth/sums.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "WORDS", "UNIT", "TILE"
+    "growth/gpu/sums.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "WORDS", "UNIT", "TILE"
 )
 
 COUNT_BYTES = 44 << 10

@@ -204,7 +204,7 @@ __device__ static inline size segment(const size *start, size n, size i) {
 // Returns whether a node of n samples is large.
 __device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
 
-#include "growth/sums.cuh"
+#include "growth/gpu/sums.cuh"
 
 // ---------------------------------------------------------------------------------------------- candidates
 
@@ -219,7 +219,7 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns the position of a column's row in low and high.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
-#include "growth/orders.cuh"
+#include "growth/gpu/orders.cuh"
 
 // Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: a single thread, or all of a
 // block.
@@ -342,7 +342,7 @@ extern "C" __global__ void bin_keys(
     if (e < part.n_samples * slots) bin_key(c, y, level, part, slots, o, bits, column, key, e);
 }
 
-#include "growth/values.cuh"
+#include "growth/gpu/values.cuh"
 
 // -------------------------------------------------------------------------------------------------- splits
 
@@ -368,8 +368,8 @@ __device__ static inline bool scored(
     return true;
 }
 
-#include "growth/scan.cuh"
-#include "growth/counts.cuh"
+#include "growth/gpu/scan.cuh"
+#include "growth/gpu/counts.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
@@ -543,5 +543,5 @@ extern "C" __global__ void pick_splits(
     keep_projection(level, part, entries, kept, split, a);
 }
 
-#include "growth/levels.cuh"
-#include "growth/small.cuh"
+#include "growth/gpu/levels.cuh"
+#include "growth/gpu/small.cuh"

@@ -16,10 +16,10 @@ from .structs import Kept, Small, Words, nothing_kept
 SMALL = 512
 """Samples of a small node, at most; 0: there are none."""
 
-(MOST,) = numbers("growth/small.cuh", "MOST")
+(MOST,) = numbers("growth/gpu/small.cuh", "MOST")
 """The largest number that SMALL may be."""
 
-(NOWHERE,) = numbers("growth/levels.cuh", "NOWHERE")
+(NOWHERE,) = numbers("growth/gpu/levels.cuh", "NOWHERE")
 """Place of no node."""
 
 _LITTLE = 1 << 20

@@ -108,7 +108,7 @@ class Orders(NamedTuple):
     flipped: Array | None
 
 
-PLAIN, COLUMNS, PROJECTIONS = numbers("growth/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
+PLAIN, COLUMNS, PROJECTIONS = numbers("growth/gpu/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
 NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None, None)
 
 

@@ -17,18 +17,18 @@ import sys
 
 from libc.stdint cimport int32_t, int64_t
 
-from hforest.hinge.gradients cimport Gradients, run_backward
-from hforest.hinge.forest cimport forest_of, route_of, start_of
-from hforest.hinge.leaf_sums cimport Known, sum_leaves
-from hforest.hinge.margin_gradients cimport MarginGradients, run_margin_backward
-from hforest.hinge.margin_routes cimport MarginCall, margin_call, route_margin
-from hforest.hinge.route cimport Call, call_of, run
-from hforest.hinge.steps cimport catch_up, step_back
-from hforest.hinge.touched cimport count_leaves, touched_rows
-from hforest.hinge.windows cimport windows_of
+from hforest.hinge.cpu.gradients cimport Gradients, run_backward
+from hforest.hinge.cpu.forest cimport forest_of, route_of, start_of
+from hforest.hinge.cpu.leaf_sums cimport Known, sum_leaves
+from hforest.hinge.cpu.margin_gradients cimport MarginGradients, run_margin_backward
+from hforest.hinge.cpu.margin_routes cimport MarginCall, margin_call, route_margin
+from hforest.hinge.cpu.route cimport Call, call_of, run
+from hforest.hinge.cpu.steps cimport catch_up, step_back
+from hforest.hinge.cpu.touched cimport count_leaves, touched_rows
+from hforest.hinge.cpu.windows cimport windows_of
 
-from ..core.windows import taps, used_taps
-from .chunks import forward_in_chunks
+from ...core.windows import taps, used_taps
+from ..chunks import forward_in_chunks
 
 PAIRS = 1 << 20
 """(sample, tree) pairs that are routed before their leaves are summed; bounds the workspace."""

@@ -9,7 +9,7 @@ cdef extern from "core/simd.h" nogil:
     int HF_PATH_PLAIN
     void hf_fetch(const void* start, Py_ssize_t n_bytes)
 
-cdef extern from "hinge/simd/transpose.h" nogil:
+cdef extern from "hinge/cpu/simd/transpose.h" nogil:
     void hf_transpose(
         const int32_t* source, Py_ssize_t step, Py_ssize_t n_rows, Py_ssize_t n_columns, int32_t* target,
         Py_ssize_t target_step)

@@ -1,8 +1,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch
-from hforest.hinge.forest cimport Forest, Route, real
-from hforest.hinge.windows cimport Windows
+from hforest.hinge.cpu.forest cimport Forest, Route, real
+from hforest.hinge.cpu.windows cimport Windows
 
 
 # A call that computes gradients (Lay et al. 2018, eq. 11-12).
@@ -32,7 +32,7 @@ cdef struct Columns:
     int32_t* vertex
     Py_ssize_t step       # elements from one tree to the next, see column_step
 
-cdef extern from "hinge/visits.h" nogil:
+cdef extern from "hinge/cpu/visits.h" nogil:
     ctypedef struct hf_visits:
         Py_ssize_t n, n_outputs, step
         double divisor

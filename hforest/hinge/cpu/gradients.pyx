@@ -17,12 +17,12 @@ from libc.string cimport memset
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
-from hforest.hinge.forest cimport (
+from hforest.hinge.cpu.forest cimport (
     GROUP, SAMPLES, Route, aligned, bounded, hf_fetch, real, samples_each, start_of, threads_for, transpose,
 )
-from hforest.hinge.windows cimport Slopes, image_gradients
+from hforest.hinge.cpu.windows cimport Slopes, image_gradients
 
-cdef extern from "hinge/simd/visit.h" nogil:
+cdef extern from "hinge/cpu/simd/visit.h" nogil:
     ctypedef struct hf_visitor:
         void (*visit)(const hf_visits* a, void* slope) noexcept nogil
         void (*take)(double* total, Py_ssize_t n, double divisor, void* row) noexcept nogil

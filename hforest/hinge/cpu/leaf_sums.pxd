@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t
 
-from hforest.hinge.forest cimport Forest, real
+from hforest.hinge.cpu.forest cimport Forest, real
 
 
 # Routes of n samples in adjacent trees. That of sample s in tree j is at s * sample_step + j * tree_step.

@@ -10,7 +10,7 @@ from libc.math cimport fabs
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_begin, hf_end, hf_units, hf_watch, raise_interrupt, start_watch
-from hforest.hinge.forest cimport Forest, hf_fetch, real, samples_each, threads_for
+from hforest.hinge.cpu.forest cimport Forest, hf_fetch, real, samples_each, threads_for
 
 cdef enum:
     TOGETHER = 4          # samples summed together, where each leaf read is a random memory access

@@ -1,6 +1,6 @@
-from hforest.hinge.gradients cimport Gradients
-from hforest.hinge.forest cimport real
-from hforest.hinge.projection cimport hf_margin
+from hforest.hinge.cpu.gradients cimport Gradients
+from hforest.hinge.cpu.forest cimport real
+from hforest.hinge.cpu.projection cimport hf_margin
 
 
 # Gradients with a margin that the call knows only as a table of functions; `base` has no features.

@@ -16,9 +16,9 @@ from libc.string cimport memset
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.hinge.gradients cimport run_slopes
-from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
-from hforest.hinge.windows cimport add_row, fill_rows
+from hforest.hinge.cpu.gradients cimport run_slopes
+from hforest.hinge.cpu.forest cimport SAMPLES, aligned, real, samples_each, start_of, threads_for
+from hforest.hinge.cpu.windows cimport add_row, fill_rows
 
 cdef enum:
     TOGETHER = 8          # samples or vertices that a function of the margin takes per call

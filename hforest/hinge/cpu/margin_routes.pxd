@@ -1,6 +1,6 @@
-from hforest.hinge.forest cimport Forest, Route, real
-from hforest.hinge.projection cimport hf_margin
-from hforest.hinge.windows cimport Windows
+from hforest.hinge.cpu.forest cimport Forest, Route, real
+from hforest.hinge.cpu.projection cimport hf_margin
+from hforest.hinge.cpu.windows cimport Windows
 
 
 # A call that routes samples through trees or ferns by a margin that it knows only as a table of functions.

@@ -14,9 +14,9 @@ from libc.stdint cimport int32_t, int64_t
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.hinge.forest cimport GROUP, forest_of, real, route_of, start_of, threads_for
-from hforest.hinge.projection cimport projection_margin
-from hforest.hinge.windows cimport fill_rows, windows_of
+from hforest.hinge.cpu.forest cimport GROUP, forest_of, real, route_of, start_of, threads_for
+from hforest.hinge.cpu.projection cimport projection_margin
+from hforest.hinge.cpu.windows cimport fill_rows, windows_of
 
 cdef enum:
     TOGETHER = 8          # samples at one level of a tree, whose margins are independent of each other

@@ -1,4 +1,4 @@
-cdef extern from "hinge/margin.h" nogil:
+cdef extern from "hinge/cpu/margin.h" nogil:
     ctypedef struct hf_margin:
         void (*values)(
             int count, const void** features, const void** samples, Py_ssize_t n,

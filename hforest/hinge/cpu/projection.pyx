@@ -5,9 +5,9 @@ inner product per vertex.
 """
 
 from hforest.core.machine cimport simd_path
-from hforest.hinge.forest cimport real
+from hforest.hinge.cpu.forest cimport real
 
-cdef extern from "hinge/simd/projection.h" nogil:
+cdef extern from "hinge/cpu/simd/projection.h" nogil:
     const hf_margin* hf_projection_of(int path, int itemsize)
 
 cdef enum:

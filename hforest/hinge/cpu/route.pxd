@@ -1,5 +1,5 @@
-from hforest.hinge.forest cimport Forest, Route, real
-from hforest.hinge.windows cimport Windows
+from hforest.hinge.cpu.forest cimport Forest, Route, real
+from hforest.hinge.cpu.windows cimport Windows
 
 
 # The input and the results of a routing call.

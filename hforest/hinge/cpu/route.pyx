@@ -24,14 +24,14 @@ from libc.string cimport memcpy, memset
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
-from hforest.hinge.forest cimport (
+from hforest.hinge.cpu.forest cimport (
     GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
     transpose,
 )
-from hforest.hinge.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
-from hforest.hinge.windows cimport fill_rows, fill_tile, windows_of
+from hforest.hinge.cpu.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
+from hforest.hinge.cpu.windows cimport fill_rows, fill_tile, windows_of
 
-cdef extern from "hinge/simd/route.h" nogil:
+cdef extern from "hinge/cpu/simd/route.h" nogil:
     int HF_TILE
     ctypedef struct hf_trees:
         const void* thresholds

@@ -12,17 +12,17 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from hforest.core.machine cimport hf_watch, simd_path
-from hforest.hinge.gradients cimport (
+from hforest.hinge.cpu.gradients cimport (
     Columns, Gradients, add_slopes, column_step, hf_visits, input_gradients, load_columns, take_row,
     visit_samples,
 )
-from hforest.hinge.forest cimport (
+from hforest.hinge.cpu.forest cimport (
     GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
 )
-from hforest.hinge.route cimport Call, call_of, run
+from hforest.hinge.cpu.route cimport Call, call_of, run
 from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
-from ..optim.exact import bias
+from ...optim.exact import bias
 
 cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)

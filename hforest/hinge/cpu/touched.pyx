@@ -9,9 +9,9 @@ from libc.string cimport memmove, memset
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_units, hf_watch, raise_interrupt, start_watch,
 )
-from hforest.hinge.forest cimport GROUP, hf_fetch, threads_for
+from hforest.hinge.cpu.forest cimport GROUP, hf_fetch, threads_for
 
-cdef extern from "hinge/bits.h" nogil:
+cdef extern from "hinge/cpu/bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
 
 cdef enum:

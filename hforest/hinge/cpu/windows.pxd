@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch
-from hforest.hinge.forest cimport real
+from hforest.hinge.cpu.forest cimport real
 
 
 # Layout of the images that routing reads. A sample is the window of an image at one output position. A column

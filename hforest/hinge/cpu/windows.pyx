@@ -18,9 +18,9 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.machine cimport hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch
-from hforest.hinge.forest cimport bounded, start_of, transpose
+from hforest.hinge.cpu.forest cimport bounded, start_of, transpose
 
-cdef extern from "hinge/simd/route.h" nogil:
+cdef extern from "hinge/cpu/simd/route.h" nogil:
     enum: HF_TILE  # an enum, so that it can be the size of an array
 
 cdef enum:

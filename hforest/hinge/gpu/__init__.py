@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import launch as launcher
-from ..core.aliases import Array, FloatArray, IntArray
-from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each, numbers
-from ..core.windows import Geometry
-from ..optim import gpu as optimizer
-from ..optim.exact import rate_and_scale
-from .chunks import forward_in_chunks
-from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, new_route
+from ...core import launch as launcher
+from ...core.aliases import Array, FloatArray, IntArray
+from ...core.dispatch import array_module
+from ...core.launch import launch, launch_each, numbers
+from ...core.windows import Geometry
+from ...optim import gpu as optimizer
+from ...optim.exact import rate_and_scale
+from ..chunks import forward_in_chunks
+from ..shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, new_route
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 
 PAIRS = 1 << 22
 """The most pairs of a sample and a tree that are routed before their leaves are summed; limits workspace."""
 
-MAX_THREADS, DOT, COLUMNS = numbers("hinge/gpu.cu", "MAX_THREADS", "DOT", "COLUMNS")
-ADDING, TOGETHER = numbers("hinge/gradients.cuh", "ADDING", "TOGETHER")
+MAX_THREADS, DOT, COLUMNS = numbers("hinge/gpu/gpu.cu", "MAX_THREADS", "DOT", "COLUMNS")
+ADDING, TOGETHER = numbers("hinge/gpu/gradients.cuh", "ADDING", "TOGETHER")
 
 GROUP, SAMPLES, FEWEST = 16, 1024, 256
 """Trees and samples of a block of `route_column_shared`, and the least number of samples for which it is

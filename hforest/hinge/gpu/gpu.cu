@@ -303,5 +303,5 @@ extern "C" __global__ void leaf_counts(
     atomicAdd((unsigned long long *)&counts[pair % n_trees * n_leaves + leaf[pair]], 1ull);
 }
 
-#include "hinge/gradients.cuh"
-#include "hinge/steps.cuh"
+#include "hinge/gpu/gradients.cuh"
+#include "hinge/gpu/steps.cuh"

@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
-from ..optim import reference as optimizer
-from . import dense_adam
+from ...optim import reference as optimizer
+from .. import dense_adam
 
 
 def _pixels(windows):

@@ -16,9 +16,9 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
     simd_path, start_watch,
 )
-from hforest.neural.exact cimport Path, log_gradient, log_likelihood, log_shares, real
+from hforest.neural.cpu.exact cimport Path, log_gradient, log_likelihood, log_shares, real
 
-cdef extern from "neural/tiles.h" nogil:
+cdef extern from "neural/cpu/tiles.h" nogil:
     const double HF_LEAST_MASS
     unsigned hf_flush()
     void hf_unflush(unsigned before)

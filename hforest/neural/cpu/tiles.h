@@ -114,14 +114,14 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #define TILES hf_tiles_f32_plain
 #define CODE
 #define LANES 1
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 
 #if HF_VECTORS
 #define T(name) hf_##name##_f32_vector
 #define TILES hf_tiles_f32_vector
 #define CODE
 #define LANES 4
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 #endif
 
 #if HF_X86
@@ -143,7 +143,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 #define TILES hf_tiles_f32_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 8
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 
 /* Returns row[labels[0..15]] for a row of n <= 32 elements, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
@@ -158,7 +158,7 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #define TILES hf_tiles_f32_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 16
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 #endif
 
 #undef REAL
@@ -200,14 +200,14 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #define TILES hf_tiles_f64_plain
 #define CODE
 #define LANES 1
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 
 #if HF_VECTORS
 #define T(name) hf_##name##_f64_vector
 #define TILES hf_tiles_f64_vector
 #define CODE
 #define LANES 2
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 #endif
 
 #if HF_X86
@@ -215,13 +215,13 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #define TILES hf_tiles_f64_avx2
 #define CODE HF_AVX2_CODE
 #define LANES 4
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 
 #define T(name) hf_##name##_f64_avx512
 #define TILES hf_tiles_f64_avx512
 #define CODE HF_AVX512_CODE
 #define LANES 8
-#include "neural/simd/tile.h"
+#include "neural/cpu/simd/tile.h"
 #endif
 
 /* Returns the functions of a dtype and a vector path. */

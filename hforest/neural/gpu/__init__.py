@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import launch as launcher
-from ..core.aliases import Array
-from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each
+from ...core import launch as launcher
+from ...core.aliases import Array
+from ...core.dispatch import array_module
+from ...core.launch import launch, launch_each
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 
 NUMBERS = 1 << 25
 """The most numbers, over vertices and leaves of all trees, in an array of a chunk."""

@@ -8,7 +8,7 @@ logarithms, so that no product of decisions can underflow.
 
 import numpy as np
 
-from ..core.launch import numbers
+from ...core.launch import numbers
 
 (LEAST_MASS,) = numbers("neural/mass.h", "HF_LEAST_MASS")
 """A leaf with less posterior mass of all samples counts as not reached."""

@@ -12,17 +12,17 @@ from hforest.core.machine cimport (
     raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
-from hforest.tree.members cimport (
+from hforest.tree.cpu.members cimport (
     Members, Neighbors, Quantiles, group_tree, write_neighbors, write_quantiles,
 )
-from hforest.tree.stored_rows cimport call_rows
-from hforest.tree.walk cimport (
+from hforest.tree.cpu.stored_rows cimport call_rows
+from hforest.tree.cpu.walk cimport (
     BY_COLUMNS, BY_PROJECTIONS, HF_DOWN, HF_WALKS, Walk, add_leaves, entry_size, find_leaves, hf_top,
     make_columns, node_size, pack_tree, real, walk_of, width_of,
     write_classes,
 )
 
-from ..core.sparse import Compressed
+from ...core.sparse import Compressed
 
 cnp.import_array()
 

@@ -2,7 +2,7 @@ from typing import Any, Self, final
 
 from numpy.typing import NDArray
 
-from .forest import Forest
+from ..forest import Forest
 
 @final
 class Prepared:

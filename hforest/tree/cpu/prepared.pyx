@@ -20,19 +20,19 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
     raise_stopped, some_nonfinite, start_watch,
 )
-from hforest.tree.walk cimport (
+from hforest.tree.cpu.walk cimport (
     HF_SMALL, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, hf_small_node, largest,
     only_class, real, walk_of,
 )
 
 import numpy as np
 
-from ..core.dispatch import FORCED
-from .forest import arrays_of, has_sets, knows_missing, narrowed, trusted
+from ...core.dispatch import FORCED
+from ..forest import arrays_of, has_sets, knows_missing, narrowed, trusted
 
 cnp.import_array()
 
-cdef extern from "tree/simd/one_row.h" nogil:
+cdef extern from "tree/cpu/simd/one_row.h" nogil:
     enum:
         HF_SMALL_NODES, HF_FLOAT_NODES, HF_DOUBLE_NODES
     void hf_walk_row(

@@ -19,7 +19,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start
-from hforest.tree.walk cimport (
+from hforest.tree.cpu.walk cimport (
     BY_ROWS, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, node_size, pack_tree,
     real, walk_of,
 )

@@ -21,7 +21,7 @@ cdef extern from "tree/route.h" nogil:
     int64_t hf_place(const hf_forest* f, int32_t feature)
     int32_t hf_leaf_of(const hf_forest* f, int single, int64_t tree, const void* row)
 
-cdef extern from "tree/packed.h" nogil:
+cdef extern from "tree/cpu/packed.h" nogil:
     enum:
         HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS, HF_PAIR
     ctypedef struct hf_float_node:

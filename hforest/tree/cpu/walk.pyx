@@ -11,11 +11,11 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport simd_path
 
-from ..core.in_place import Windows
+from ...core.in_place import Windows
 
 cnp.import_array()
 
-cdef extern from "tree/simd/columns.h" nogil:
+cdef extern from "tree/cpu/simd/columns.h" nogil:
     int hf_enter(
         int path, int single, const hf_top* top, const void* columns, int64_t group_words, int n_groups,
         uint32_t* at,
@@ -23,7 +23,7 @@ cdef extern from "tree/simd/columns.h" nogil:
     void hf_advance_group(int form, const void* node, int levels, const char* group, uint32_t* at)
     void hf_advance_each(int form, const void* node, const char* const* x, uint32_t* at)
 
-cdef extern from "tree/simd/interleaved.h" nogil:
+cdef extern from "tree/cpu/simd/interleaved.h" nogil:
     void hf_walk_packed(int single, const hf_walked* w, int64_t n, int32_t* leaf)
     void hf_walk_projections(int single, int width, const hf_walked* w, int64_t n, int32_t* leaf)
     void hf_walk_trees(

@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
-from ..core.dispatch import array_module
-from ..core.in_place import Windows
-from ..core.launch import launch, launch_each, numbers
-from . import forest as tree
+from ...core.aliases import Array
+from ...core.dispatch import array_module
+from ...core.in_place import Windows
+from ...core.launch import launch, launch_each, numbers
+from .. import forest as tree
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 
 PAIRS = 1 << 24
 """The most pairs of a sample and a tree that are walked before their leaves are summed; limits workspace."""
 
-(ROWS,) = numbers("tree/gpu.cu", "ROWS")
+(ROWS,) = numbers("tree/gpu/gpu.cu", "ROWS")
 GROUP, BLOCKS = 8, 4096
 """A block routes ROWS samples through at most GROUP trees, or through fewer if there would be fewer than
 BLOCKS blocks."""

@@ -7,7 +7,7 @@
 
 #include "core/counting.h"
 #include "core/x86.h"
-#include "hinge/margin.h"
+#include "hinge/cpu/margin.h"
 
 #if HF_X86
 typedef double hf_wide __attribute__((vector_size(32), aligned(8), may_alias));
@@ -15,12 +15,12 @@ typedef double hf_wide __attribute__((vector_size(32), aligned(8), may_alias));
 #define REAL float
 #define NAME(what) hf_##what##_f32_avx2
 #define WIDENED(from) (hf_wide)_mm256_cvtps_pd(_mm_loadu_ps(from))
-#include "hinge/simd/projection_body.h"
+#include "hinge/cpu/simd/projection_body.h"
 
 #define REAL double
 #define NAME(what) hf_##what##_f64_avx2
 #define WIDENED(from) (*(const hf_wide *)(from))
-#include "hinge/simd/projection_body.h"
+#include "hinge/cpu/simd/projection_body.h"
 #endif
 
 /* Returns the functions of a path, or NULL if it has none. */

@@ -72,7 +72,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 16
 #define CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_TILE hf_route_tile_f64_vector
 #define ROUTE_ROW hf_route_row_f64_vector
@@ -87,7 +87,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 16
 #define CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #if HF_X86
 
@@ -104,7 +104,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_TILE hf_route_tile_f64_avx2
 #define ROUTE_ROW hf_route_row_f64_avx2
@@ -119,7 +119,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN hf_route_fern_f32_avx512
 #define REAL float
@@ -130,7 +130,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN hf_route_fern_f64_avx512
 #define REAL double
@@ -141,7 +141,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define CHOOSE HF_CHOOSE
-#include "hinge/simd/route_body.h"
+#include "hinge/cpu/simd/route_body.h"
 
 #endif /* HF_X86 */
 #endif /* HF_VECTORS */

@@ -6,7 +6,7 @@
 
 #include "core/counting.h"
 #include "core/x86.h"
-#include "hinge/visits.h"
+#include "hinge/cpu/visits.h"
 
 typedef struct {
     /* visit_samples and take_row of gradients.pyx; with one output, `visit` requires contiguous gradients. */
@@ -25,14 +25,14 @@ static const hf_i64 hf_signs = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN};
 #define WIDENED(from) (hf_f64)_mm256_cvtps_pd(_mm_loadu_ps(from))
 #define TWO(from) (hf_f64)_mm256_zextpd128_pd256(_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(from)))))
 #define NARROW(to, v) _mm_storeu_ps(to, _mm256_cvtpd_ps((__m256d)(v)))
-#include "hinge/simd/visit_body.h"
+#include "hinge/cpu/simd/visit_body.h"
 
 #define REAL double
 #define NAME(what) hf_##what##_f64_avx2
 #define WIDENED(from) (*(const hf_f64 *)(from))
 #define TWO(from) (hf_f64)_mm256_zextpd128_pd256(_mm_loadu_pd(from))
 #define NARROW(to, v) *(hf_f64 *)(to) = (v)
-#include "hinge/simd/visit_body.h"
+#include "hinge/cpu/simd/visit_body.h"
 #endif
 
 /* Returns the functions of a path, or NULL if it has none. */

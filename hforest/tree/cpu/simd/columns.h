@@ -3,7 +3,7 @@
 #ifndef HFOREST_TREE_COLUMNS_H
 #define HFOREST_TREE_COLUMNS_H
 #include "core/x86.h"
-#include "tree/packed.h"
+#include "tree/cpu/packed.h"
 
 #if HF_X86
 /* Writes the nodes of the samples of n_groups groups after HF_LEVELS levels.

@@ -1,7 +1,7 @@
 /* Walks in rows of x, several interleaved, because a single walk waits for a chain of dependent loads. */
 #ifndef HFOREST_TREE_INTERLEAVED_H
 #define HFOREST_TREE_INTERLEAVED_H
-#include "tree/packed.h"
+#include "tree/cpu/packed.h"
 #include "tree/route.h"
 
 /* Returns the child of packed node v. row: IN (n_features,). NaN goes left, and thus stays in the tree. */

@@ -4,7 +4,7 @@
    exceeds, so that a step has no branch. A node and some levels below it are in one cache line. */
 #ifndef HFOREST_TREE_ONE_ROW_H
 #define HFOREST_TREE_ONE_ROW_H
-#include "tree/packed.h"
+#include "tree/cpu/packed.h"
 
 enum { HF_ROW_WALKS = 16 /* trees that one row walks concurrently */ };
 

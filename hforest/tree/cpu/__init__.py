@@ -1,0 +1,26 @@
+"""The CPU backend of grown forests: Cython modules with OpenMP.
+
+cpu.pyx       the functions that `hforest.tree` calls
+prepared.pyx  forests that are packed once for many calls
+walk.pyx      ways of samples through packed trees
+"""
+
+from .cpu import (
+    apply,
+    count_neighbors,
+    faults,
+    group,
+    neighbors,
+    predict,
+    quantiles,
+)
+
+__all__ = [
+    "apply",
+    "count_neighbors",
+    "faults",
+    "group",
+    "neighbors",
+    "predict",
+    "quantiles",
+]
