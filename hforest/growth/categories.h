@@ -7,6 +7,7 @@
 enum {
     HF_POWER_STEPS = 16,   /* steps of the power iteration */
     HF_ALL_DIVISIONS = 4,  /* categories up to which all divisions are scored if no order has the best one */
+    HF_COMMON = 4,         /* samples in the node with which a category has a place of its own */
     HF_CATEGORY_BITS = 7   /* log2 of the number of categories whose random sides come from one draw */
 };
 
@@ -17,17 +18,34 @@ HF_BOTH uint64_t hf_side_number(int64_t candidate, uint32_t category) {
 HF_BOTH int hf_side_word(uint32_t category) { return (int)(category >> 5 & 3); }
 HF_BOTH int hf_side_bit(uint32_t category) { return (int)(category & 31); }
 
+/* Writes the groups of the k categories of a node; returns their number. Where a node has more than HF_ALL_DIVISIONS
+   categories, those of fewer than HF_COMMON samples are one group, which goes to one side: an order by their own targets
+   would separate them by noise. Each other category is a group. Groups are numbered by their first category.
+
+   count  IN   (k,)  samples of the node in each category
+   group  OUT  (k,)  the group of each category */
+HF_BOTH int64_t hf_group_categories(const int32_t *count, int64_t k, int32_t *group) {
+    int64_t n = 0, j;
+    int32_t rare = -1;
+    for (j = 0; j < k; ++j) {
+        const int is_rare = k > HF_ALL_DIVISIONS && count[j] < HF_COMMON;
+        group[j] = is_rare && rare >= 0 ? rare : (int32_t)n++;
+        if (is_rare) rare = group[j];
+    }
+    return n;
+}
+
 HF_BOTH double hf_dot(const double *a, const double *b, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
     return sum;
 }
 
-/* Writes the score of each of k categories: its share of the last class, or its mean. With more classes or outputs, the
+/* Writes the score of each of k groups of categories: its share of the last class, or its mean. With more classes or outputs, the
    score is the projection on the first principal direction of the means (Coppersmith, Hong and Hosking 1999).
 
    is_ordered  IN       whether there is one output, or two classes
-   sums        IN, OUT  (k, n_outputs)  sums of a category's samples; overwritten
+   sums        IN, OUT  (k, n_outputs)  sums of a group's samples; overwritten
    size        IN       (k,)            their weight
    total       IN       (n_outputs,)    sums of the node, whose weight is `weight`
    axis        OUT      (2, n_outputs)  workspace
@@ -74,7 +92,7 @@ HF_BOTH void hf_score_categories(
     for (j = 0; j < k; ++j) score[j] = hf_dot(sums + j * n_outputs, axis, n_outputs);
 }
 
-/* Writes the place of each of k categories in ascending order of scores; of equal scores the first comes first.
+/* Writes the place of each of k groups in ascending order of scores; of equal scores the first comes first.
 
    order  OUT  (k,)  workspace
    place  OUT  (k,) */

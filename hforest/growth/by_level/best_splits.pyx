@@ -20,6 +20,7 @@ from hforest.core.score cimport (
 
 cdef extern from "growth/categories.h" nogil:
     int HF_ALL_DIVISIONS
+    int64_t hf_group_categories(const int32_t* count, int64_t k, int32_t* group)
     void hf_score_categories(
         int is_ordered, double* sums, const double* size, const double* total, double weight, int64_t k,
         int64_t n_outputs, double* axis, double* score
@@ -55,8 +56,11 @@ ctypedef struct hf_node:
     int64_t weight
     double least_weight   # of each side
     int64_t n
-    # Categories of a slot: those present, their places, and the arrays that hf_score_categories takes.
+    # Categories of a slot: those present, their groups with sums and places, and the arrays that
+    # hf_score_categories takes.
     int32_t* present
+    int32_t* group
+    int64_t* of_group     # (n_bins, n_channels)
     int32_t* place
     int32_t* sorted
     double* of_category
@@ -142,14 +146,14 @@ cdef bint _scan_numbers(
 
 
 cdef bint _scan_places(
-    const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_present, hf_best* best
+    const hf_scoring* g, hf_node* a, int64_t n_groups, hf_best* best
 ) noexcept nogil:
-    # Scores the splits of categories in the order a.sorted; best.low is the last place on the left.
+    # Scores the splits of groups in the order a.sorted; best.low is the last place on the left.
     cdef int64_t j
     cdef bint found = False
     memset(a.left, 0, g.n_channels * 8)
-    for j in range(n_present - 1):
-        _add(g, cell + a.present[a.sorted[j]] * g.n_channels, a.left)
+    for j in range(n_groups - 1):
+        _add(g, a.of_group + a.sorted[j] * g.n_channels, a.left)
         if _is_better(g, a, best):
             best.low, found = j, True
     return found
@@ -161,7 +165,7 @@ cdef bint _best_categories(
 ) noexcept nogil:
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
-    cdef int64_t b, j, k, n_present = 0, mask, weight
+    cdef int64_t b, j, k, n_present = 0, n_groups, mask, weight
     cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
     cdef const int64_t* sums
     for b in range(n_bins):
@@ -181,21 +185,27 @@ cdef bint _best_categories(
                     side[a.present[j]] = LEFT if mask >> j & 1 else RIGHT
     else:
         for j in range(n_present):
-            sums = cell + a.present[j] * g.n_channels
+            a.place[j] = <int32_t> cell[a.present[j] * g.n_channels + g.n_channels - 1]
+        n_groups = hf_group_categories(a.place, n_present, a.group)
+        memset(a.of_group, 0, n_groups * g.n_channels * sizeof(int64_t))
+        for j in range(n_present):
+            _add(g, cell + a.present[j] * g.n_channels, a.of_group + a.group[j] * g.n_channels)
+        for j in range(n_groups):
+            sums = a.of_group + j * g.n_channels
             weight = _weight_of(g, sums)
             a.size[j] = <double> weight
             for k in range(g.n_outputs):
                 a.of_category[j * g.n_outputs + k] = hf_distance(sums[k], weight, a.mean[k])
         hf_score_categories(
-            is_ordered, a.of_category, a.size, a.all, <double> a.weight, n_present, g.n_outputs, a.axis,
+            is_ordered, a.of_category, a.size, a.all, <double> a.weight, n_groups, g.n_outputs, a.axis,
             a.score,
         )
-        hf_place_categories(a.score, n_present, a.sorted, a.place)
-        found = _scan_places(g, a, cell, n_present, best)
+        hf_place_categories(a.score, n_groups, a.sorted, a.place)
+        found = _scan_places(g, a, n_groups, best)
         if found:
             memset(side, ABSENT, n_bins)
             for j in range(n_present):
-                side[a.present[j]] = LEFT if a.place[j] <= best.low else RIGHT
+                side[a.present[j]] = LEFT if a.place[a.group[j]] <= best.low else RIGHT
     if found:
         best.missing = -1
         if missing >= 0 and side[missing] != ABSENT:
@@ -272,6 +282,7 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
         a.mean = <double*> take(arena, k * 8)
         a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
         a.sorted, a.of_category = <int32_t*> take(arena, n_bins * 4), <double*> take(arena, n_bins * k * 8)
+        a.group, a.of_group = <int32_t*> take(arena, n_bins * 4), <int64_t*> take(arena, n_bins * g.n_channels * 8)
         a.size, a.score = <double*> take(arena, n_bins * 8), <double*> take(arena, n_bins * 8)
     return not arena.failed
 

@@ -89,11 +89,18 @@ __device__ static inline void order_column(
         for (size b = 0; b < c.n_bins; ++b)
             if (place[b] >= 0) place[b] = NUMBERED - place[b];
     } else {
-        const size width = n_outputs + 1, *node = total_of(y, level, v);
+        const size n_categories = k, width = n_outputs + 1, *node = total_of(y, level, v);
         size *__restrict__ sums = o.sums + i * c.n_bins * width;
         double *__restrict__ terms = o.terms + i * c.n_bins * n_outputs, *__restrict__ weight = o.weight + i * c.n_bins;
         double *axis = o.axis + i * 3 * n_outputs, *total = axis + 2 * n_outputs, *score = o.score + i * c.n_bins;
         int *__restrict__ sorted = o.sorted + i * c.n_bins;
+        int32_t *group = (int32_t *)score; // which is not written before the groups have been read
+        for (size j = 0; j < n_categories; ++j) sorted[j] = 0;
+        for (size j = first; j < last; ++j) ++sorted[place[bin_at(c, own, level.sample[j])]];
+        k = hf_group_categories(sorted, n_categories, group);
+        for (size b = 0; b < c.n_bins; ++b)
+            if (place[b] >= 0) place[b] = group[place[b]];
+        count = k > 1; // one group offers no split
         for (size j = 0; j < k * width; ++j) sums[j] = 0;
         for (size j = first; j < last; ++j) {
             size *row = sums + place[bin_at(c, own, level.sample[j])] * width;

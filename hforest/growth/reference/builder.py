@@ -30,8 +30,8 @@ from .units import (
 
 MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
 """Bits of default_left."""
-POWER_STEPS, ALL_DIVISIONS, CATEGORY_BITS = numbers(
-    "growth/categories.h", "HF_POWER_STEPS", "HF_ALL_DIVISIONS", "HF_CATEGORY_BITS"
+POWER_STEPS, ALL_DIVISIONS, COMMON, CATEGORY_BITS = numbers(
+    "growth/categories.h", "HF_POWER_STEPS", "HF_ALL_DIVISIONS", "HF_COMMON", "HF_CATEGORY_BITS"
 )
 
 
@@ -211,12 +211,24 @@ def direction(node, members):
     return [dot(p, axis) for p in share]
 
 
+def grouped(counts):
+    """Returns the groups of categories that have a place in an order: lists of indices.
+
+    counts: the samples of the node in each category.
+    """
+    is_rare = [len(counts) > ALL_DIVISIONS and count < COMMON for count in counts]
+    rare = [j for j, this in enumerate(is_rare) if this]
+    common = [[j] for j, this in enumerate(is_rare) if not this]
+    return sorted([*common, rare] if rare else common)
+
+
 def orders(node, bins, missing, is_categorical):
     """Returns the orders in which a node scans the bins of a column, as dictionaries from bin to place.
 
     Missing values are last in one order and first in the next. Categories are ordered by their share of the
     second class or their mean. With more classes or outputs up to four categories are divided in all ways,
-    and more are ordered along the first principal direction of their means.
+    and more are ordered along the first principal direction of their means. Of more than four categories,
+    those of fewer than four samples have one place.
     """
     tree, samples = node.tree, node.samples
     present = sorted({int(bins[s]) for s in samples})
@@ -226,7 +238,8 @@ def orders(node, bins, missing, is_categorical):
     if not tree.is_ordered and len(present) <= ALL_DIVISIONS:
         masks = range(1, 2 ** (len(present) - 1))
         return [{b: 1 - (mask >> j & 1) for j, b in enumerate(present)} for mask in masks]
-    members = [[s for s in samples if int(bins[s]) == b] for b in present]
+    groups = grouped([sum(int(bins[s]) == b for s in samples) for b in present])
+    members = [[s for s in samples if int(bins[s]) in [present[j] for j in group]] for group in groups]
     if tree.is_ordered:
         score = []
         for group in members:
@@ -235,8 +248,8 @@ def orders(node, bins, missing, is_categorical):
             score.append(node.terms(sums, u)[-1] / size)
     else:
         score = direction(node, members)
-    ordered = sorted(range(len(present)), key=lambda j: score[j])  # stable
-    return [{present[j]: place for place, j in enumerate(ordered)}]
+    ordered = sorted(range(len(groups)), key=lambda i: score[i])  # stable
+    return [{present[j]: place for place, i in enumerate(ordered) for j in groups[i]}]
 
 
 def random_order(tree, present, key, number, missing, is_categorical, low, high, dtype):

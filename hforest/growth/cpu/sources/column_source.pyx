@@ -223,9 +223,9 @@ cdef hf_split best_column(
         n_orders = read_orders(t, r, c, node, weight, column, &work.orders)
         if n_orders == 0:
             continue
-        if scorer.score == NULL:
-            start_scorer(t, r, node, weight, True, c.are_bytes and not t.has_defaults, &scorer)
         varies = True
+        if n_orders > 0 and scorer.score == NULL:
+            start_scorer(t, r, node, weight, True, c.are_bytes and not t.has_defaults, &scorer)
         for number in range(n_orders):
             if scorer.score(t, r, &scorer, fill_order(t, &work.orders, n, number), &best):
                 best.column = column

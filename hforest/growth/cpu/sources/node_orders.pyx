@@ -8,6 +8,7 @@ one order. Other columns are scanned in one or several orders of their bins:
     up to four categories, more classes   {0} {1 2}      and  {1} {0 2}      and  {0 1} {2}
     more categories, more classes         along the first principal direction of the means of the classes
 
+Where a node has more than four categories, those of fewer than four samples have one place (categories.h).
 Missing values of a categorical column are one more category. Of equal scores the first order wins, and its
 lowest split.
 """
@@ -30,6 +31,7 @@ cdef extern from "growth/categories.h" nogil:
     uint64_t hf_side_number(int64_t candidate, uint32_t category)
     int hf_side_word(uint32_t category)
     int hf_side_bit(uint32_t category)
+    int64_t hf_group_categories(const int32_t* count, int64_t k, int32_t* group)
     void hf_score_categories(
         int is_ordered, double* sums, const double* size, const double* total, double weight, int64_t k,
         int64_t n_outputs, double* axis, double* score
@@ -91,7 +93,8 @@ cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
 
 
 cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
-    # Writes the categories of the node to `present`, in ascending order, and their indices to `number`.
+    # Writes the categories of the node to `present`, in ascending order, and their indices to `number`: each is
+    # a group.
     cdef int64_t i
     for i in range(o.n_present):  # clears the entries of the previous column
         o.number[o.present[i]] = -1
@@ -104,16 +107,28 @@ cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
     _sort_present(o.present, o.n_present)
     for i in range(o.n_present):
         o.number[o.present[i]] = <int32_t> i
+    o.n_groups = o.n_present
+
+
+cdef void _group_rare(hf_orders* o, int64_t n) noexcept nogil:
+    # Gives rare categories one group.
+    cdef int64_t i
+    memset(o.place, 0, o.n_present * sizeof(int32_t))
+    for i in range(n):
+        o.place[o.number[o.bin[i]]] += 1
+    o.n_groups = hf_group_categories(o.place, o.n_present, o.sorted)
+    for i in range(o.n_present):
+        o.number[o.present[i]] = o.sorted[i]
 
 
 cdef void _sum_categories(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_orders* o
 ) noexcept nogil:
-    # Writes the sums of the terms of each category: weights of classes, or distances from the mean target.
+    # Writes the sums of the terms of each group: weights of classes, or distances from the mean target.
     cdef int64_t i, j, k, n_outputs = t.n_outputs
     cdef int64_t* sums
     cdef const int64_t* q
-    memset(o.whole, 0, o.n_present * (n_outputs + 1) * sizeof(int64_t))
+    memset(o.whole, 0, o.n_groups * (n_outputs + 1) * sizeof(int64_t))
     for i in range(node.first, node.last):
         sums = o.whole + o.number[o.bin[i - node.first]] * (n_outputs + 1)
         sums[n_outputs] += r.term[i].u
@@ -123,7 +138,7 @@ cdef void _sum_categories(
         q = &r.term[i].q if n_outputs == 1 else r.q + r.payload[i] * n_outputs
         for k in range(n_outputs):
             sums[k] += q[k]
-    for j in range(o.n_present):
+    for j in range(o.n_groups):
         sums = o.whole + j * (n_outputs + 1)
         o.weight[j] = <double> sums[n_outputs] * (1 if t.labels == NULL else r.per_weight)
         for k in range(n_outputs):
@@ -139,15 +154,15 @@ cdef void _place_categories(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, double weight, bint is_ordered,
     hf_orders* o
 ) noexcept nogil:
-    # Writes the places of the node's categories in their order.
+    # Writes the places of the node's groups in their order.
     cdef int64_t i, j, k, n_outputs = t.n_outputs, n = node.last - node.first
     cdef int bits = weight_bits(r)
     cdef uint32_t p, w
     if r.kind == HF_TERMS:
         _sum_categories(t, r, node, o)
     else:
-        memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
-        memset(o.weight, 0, o.n_present * sizeof(double))
+        memset(o.sums, 0, o.n_groups * n_outputs * sizeof(double))
+        memset(o.weight, 0, o.n_groups * sizeof(double))
         for i in range(n):
             j, p = o.number[o.bin[i]], r.payload[node.first + i]
             w = p & ((<uint32_t> 1 << bits) - 1)
@@ -156,9 +171,9 @@ cdef void _place_categories(
         for k in range(n_outputs):
             o.total[k] = r.count[k]
     hf_score_categories(
-        is_ordered, o.sums, o.weight, o.total, weight, o.n_present, n_outputs, o.axis, o.score
+        is_ordered, o.sums, o.weight, o.total, weight, o.n_groups, n_outputs, o.axis, o.score
     )
-    hf_place_categories(o.score, o.n_present, o.sorted, o.place)
+    hf_place_categories(o.score, o.n_groups, o.sorted, o.place)
 
 
 # ------------------------------------------------------------------------------------------- the best splits
@@ -172,7 +187,8 @@ cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     int64_t column, hf_orders* o
 ) noexcept nogil:
-    # Reads a column; returns the number of orders in which it is scanned, 0 if the node has a single bin.
+    # Reads a column; returns the number of orders in which it is scanned, 0 if the node has a single bin, -1 if
+    # all its categories are in one group.
     # sum_up must be called first.
     cdef int64_t i
     cdef bint ordered = _is_ordered(t)
@@ -187,13 +203,16 @@ cdef int read_orders(
         return 1 + o.has_missing
     _find_present(o, node.last - node.first)
     if ordered or o.n_present > HF_ALL_DIVISIONS:
+        _group_rare(o, node.last - node.first)
+        if o.n_groups == 1:
+            return -1
         _place_categories(t, r, node, weight, ordered, o)
         return 1
     return (1 << (o.n_present - 1)) - 1
 
 
 cdef inline int32_t _place(const hf_orders* o, int number, bint divided, int32_t j) noexcept nogil:
-    # Returns the place of category o.present[j] in order `number`.
+    # Returns the place of group j in order `number`.
     return 1 - ((number + 1) >> j & 1) if divided else o.place[j]
 
 
@@ -230,7 +249,9 @@ cdef void keep_order(
     if o.categorical:
         divided = _is_divided(t, o)
         for j in range(o.n_present):
-            o.best_side[o.present[j]] = _place(o, number, divided, j) > <int32_t> best.low
+            o.best_side[o.present[j]] = (
+                _place(o, number, divided, o.number[o.present[j]]) > <int32_t> best.low
+            )
         if o.has_missing:
             best.missing = not o.best_side[o.missing]
         return
