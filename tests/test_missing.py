@@ -286,6 +286,29 @@ def test_the_principal_direction_orders_categories_of_many_classes():
     assert len(set(inside[::2])) == len(set(inside[1::2])) == 1
 
 
+def test_rare_categories_are_taken_together(simd, dtype):
+    rng = np.random.default_rng(0)
+    n, settings = 400, {"n_trees": 5, "max_features": None, "bootstrap": False, "rng": 0}
+    number, y = rng.normal(size=n), rng.random(n) < 0.3
+    for rare in (np.arange(n), np.arange(n) // 3):  # fewer than four samples in each category
+        x = hforest.samples(np.column_stack([number, rare]).astype(dtype), categorical=[1])
+        for targets in (y.astype(int), rng.normal(size=n), rng.integers(0, 5, n), rng.normal(size=(n, 2))):
+            task = "classification" if targets.dtype.kind == "i" else "regression"
+            forest = hforest.grow(x, targets, task=task, min_samples_leaf=20, **settings)
+            assert set(forest.feature.tolist()) == {-1, 0}
+    # A category of four samples has a side of its own; rarer ones go together.
+    category = np.concatenate([np.repeat([2, 9], 4), np.arange(20, 60)])
+    y = np.isin(category, [2, *range(20, 60, 2)]).astype(int)
+    forest = hforest.grow(hforest.samples(category[:, None].astype(dtype), categorical=[0]), y, **settings)
+    root = tree.apply(forest, np.arange(60, dtype=dtype)[:, None])[:, 0]
+    assert root[2] != root[9]
+    assert len(set(root[20:60].tolist())) == 1
+    alone = hforest.grow(
+        hforest.samples(np.arange(40)[:, None].astype(dtype), categorical=[0]), y[8:], **settings
+    )
+    assert (alone.feature == -1).all()
+
+
 def test_unknown_categories_go_to_the_side_of_more_samples():
     x = hforest.samples([[3], [3], [40], [3], [7]], categorical=[0])
     forest = hforest.grow(x, [0, 0, 1, 0, 1], 1, bootstrap=False, rng=0)
