@@ -12,6 +12,7 @@ from hforest import hinge, scale
 from hforest.growth.by_level import parts
 from hforest.growth.trees import Projected, Trees
 from hforest.scale.rows import messages
+from hforest.scale.rows.communicators import OneWorker
 from hforest.scale.rows.workers import Workers
 
 TREES = Trees(*(np.arange(3, dtype=t) for t in ("i8", "i4", "f4", "i4", "f4", "f4", "u1", "i8", "u4")))
@@ -132,6 +133,16 @@ def test_nothing_that_a_worker_sends_is_executed():
     with pytest.raises(RuntimeError, match=pattern):
         Workers(comm).exchange(lambda item: item, (), [1], lambda found: found, [()])
     assert not ran
+
+
+@pytest.mark.parametrize("total", [1, np.zeros(5), np.zeros((2, 3), np.int64), None])
+def test_sums_of_a_communicator_are_checked(total):
+    class Odd(OneWorker):
+        def allreduce(self, a):
+            return total
+
+    with pytest.raises(ValueError, match=r"^comm: expected an array of shape .* from allreduce, got "):
+        scale.grow_by_rows(Odd(), np.eye(4), np.arange(4), 2, rng=0)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,8 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     for place, a in arrays.items():
         if place[7:-2] in ("kernel", "thresholds", "weights", "mixing"):
             check.finite(place, a, remedy="train again with a lower lr")
-    return _predict(config, state, "x", x)
+    with np.errstate(over="ignore", invalid="ignore"):  # scores of a network that diverges
+        return _predict(config, state, "x", x)
 
 
 def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArray:

@@ -265,9 +265,13 @@ def _moderate(arguments: dict[str, Any]) -> bool:
     return all(bool((np.abs(a.astype(np.float64)) < EXTREME).all()) for a in reals)
 
 
-def _small(value: Any) -> bool:
-    """Whether a result has at most LARGE elements."""
-    return sum(a.size for _, a in arrays({"result": value})) <= LARGE
+def _small(value: Any, arguments: dict[str, Any]) -> bool:
+    """Whether a result has at most LARGE elements, times the pixels of a window."""
+    windows, pixels = arguments.get("windows"), 1
+    if isinstance(windows, hforest.hinge.Windows):
+        sides = windows.kernel_size
+        pixels = int(np.prod(np.broadcast_to(sides, max(2, np.size(sides)))))
+    return pixels * sum(a.size for _, a in arrays({"result": value})) <= LARGE
 
 
 def _states(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
@@ -293,7 +297,7 @@ def _check_values(case: Case, outcome: Outcome, before: dict[str, Any], after: d
         others.append(("the same call on plain arrays, at another number of threads", None, where))
     # The reference reads the state of every row, backends that of rows which samples reach.
     lazy = case.target.last in STEPS and case.changed == "state" and case.kind not in ("layout", "blocks")
-    if has_reference(case.target) and _moderate(before) and _small(outcome.value) and not lazy:
+    if has_reference(case.target) and _moderate(before) and _small(outcome.value, before) and not lazy:
         others.append(("the reference implementation", _rounding(before), hforest.using("reference")))
     plain = case.plain or (lambda arguments: arguments)
     for who, near, where in others:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core import check
 from ...core.aliases import Array
 from .communicators import Communicator
 from .messages import Failure, decoded, encoded
@@ -113,10 +114,20 @@ class Workers:
             sent[-1] = 1
         else:
             sent[:-1] = part.ravel()
-        total = self.comm.allreduce(sent)
+        total = self._summed(sent)
         if total[-1]:
             self._raise_failures()
         return total[:-1].reshape(shape)
+
+    def _summed(self, sent: Array) -> Array:
+        total = self.comm.allreduce(sent)
+        check.require(
+            isinstance(total, np.ndarray) and (total.shape, total.dtype) == (sent.shape, sent.dtype), "comm",
+            f"an array of shape {sent.shape} and dtype {sent.dtype} from allreduce",
+            f"{getattr(total, 'dtype', type(total).__name__)} of shape {np.shape(total)}",
+            "return the sum of the arrays of all workers",
+        )  # fmt: skip
+        return total
 
     def exchange(
         self,
@@ -141,7 +152,7 @@ class Workers:
         """Returns whether go_on() is True on all workers."""
         answer = self._try(go_on)
         failed = isinstance(answer, Failure)
-        n_failed, n_stopped = self.comm.allreduce(np.array([failed, not answer], np.int64)).tolist()
+        n_failed, n_stopped = self._summed(np.array([failed, not answer], np.int64)).tolist()
         if n_failed:
             self._raise_failures()
         return not n_stopped
