@@ -282,7 +282,8 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
         a.mean = <double*> take(arena, k * 8)
         a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
         a.sorted, a.of_category = <int32_t*> take(arena, n_bins * 4), <double*> take(arena, n_bins * k * 8)
-        a.group, a.of_group = <int32_t*> take(arena, n_bins * 4), <int64_t*> take(arena, n_bins * g.n_channels * 8)
+        a.group = <int32_t*> take(arena, n_bins * 4)
+        a.of_group = <int64_t*> take(arena, n_bins * g.n_channels * 8)
         a.size, a.score = <double*> take(arena, n_bins * 8), <double*> take(arena, n_bins * 8)
     return not arena.failed
 

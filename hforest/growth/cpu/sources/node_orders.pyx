@@ -93,8 +93,8 @@ cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
 
 
 cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
-    # Writes the categories of the node to `present`, in ascending order, and their indices to `number`: each is
-    # a group.
+    # Writes the categories of the node to `present`, in ascending order, and their indices to `number`: each
+    # is a group.
     cdef int64_t i
     for i in range(o.n_present):  # clears the entries of the previous column
         o.number[o.present[i]] = -1
@@ -187,9 +187,8 @@ cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     int64_t column, hf_orders* o
 ) noexcept nogil:
-    # Reads a column; returns the number of orders in which it is scanned, 0 if the node has a single bin, -1 if
-    # all its categories are in one group.
-    # sum_up must be called first.
+    # Reads a column; returns the number of orders in which it is scanned, 0 if the node has a single bin, -1
+    # if all its categories are in one group. sum_up must be called first.
     cdef int64_t i
     cdef bint ordered = _is_ordered(t)
     cdef hf_range bins = _read_column(t, r, c, node, column, o)
