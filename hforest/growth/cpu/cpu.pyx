@@ -21,18 +21,19 @@ from hforest.core.machine cimport (
 from hforest.core.score cimport require_criteria
 from hforest.core.views cimport start, start_of_rows
 from hforest.growth.cpu.scorers.bodies cimport HF_PATH_PLAIN
-from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree
+from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree, tree_key
 from hforest.growth.cpu.sources.column_source cimport source_of_columns
 from hforest.growth.cpu.sources.column_readers cimport reader_of
 from hforest.growth.cpu.sources.columns cimport hf_columns, hf_stored_rows
-from hforest.growth.cpu.copies cimport fill_corners, whole_row
-from hforest.growth.cpu.draws cimport count_draws
 from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
+from hforest.growth.cpu.sources.projected_values cimport fill_corners, whole_row
 from hforest.growth.cpu.sources.projections cimport (
     HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
 )
 from hforest.growth.cpu.sources.ranks cimport hf_column, hf_order, rank_column
-from hforest.growth.cpu.task cimport hf_roots, hf_task, hf_tree
+from hforest.growth.cpu.task cimport (
+    HF_STREAM_BOOTSTRAP, HF_STREAM_POISSON, hf_below, hf_draw, hf_philox, hf_roots, hf_task, hf_tree,
+)
 
 from ...core.in_place import Windows
 from ...core.projections import group_table
@@ -41,6 +42,9 @@ from ..bins import Bins, Prepared
 from ..encoding import whole_numbers
 from ..sparse import stored_rows
 from ..trees import NO_DEFAULTS
+
+cdef extern from "growth/poisson.h" nogil:
+    int hf_poisson(uint32_t word)
 
 cnp.import_array()
 require_criteria(__name__)
@@ -53,20 +57,79 @@ cdef enum:
     COPIED = 1 << 24      # elements that NumPy copies between two checks for signals
     ROWS = 1 << 12        # rows of columns that are copied between two checks for signals
     BLOCK = 64            # rows per unit of work
+    COUNTED_ALONE = 1 << 15   # in-bag counts below which a second thread does not pay
+    WATCHED = 1 << 20     # draws of a bootstrap between two checks for signals
     LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
     WHOLE = 1 << 24       # float32 holds every integer up to this
 
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
+cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) noexcept nogil:
+    # Writes the number of times that a tree draws each of n samples, in n draws with replacement.
+    cdef hf_draw draw
+    cdef int64_t i, block
+    for block in range((n + WATCHED - 1) // WATCHED):
+        if hf_stopped(watch):
+            return
+        i = block * WATCHED
+        memset(count + i, 0, min(WATCHED, n - i) * sizeof(int32_t))
+    for i in range(n):
+        if i % WATCHED == 0 and hf_stopped(watch):
+            return
+        if i % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (i // 4), HF_STREAM_BOOTSTRAP)
+        count[hf_below(draw.word[i % 4], <uint32_t> n)] += 1
+
+
+cdef void _poisson(
+    uint64_t key, int64_t first_row, int64_t n, int32_t* count, hf_watch* watch
+) noexcept nogil:
+    # Writes the Poisson counts of a tree for rows first_row to first_row + n - 1.
+    cdef hf_draw draw
+    cdef int64_t i, row
+    draw.word[0] = draw.word[1] = draw.word[2] = draw.word[3] = 0
+    for i in range(n):
+        if i % WATCHED == 0 and hf_stopped(watch):
+            return
+        row = first_row + i
+        if i == 0 or row % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (row // 4), HF_STREAM_POISSON)
+        count[i] = hf_poisson(draw.word[row % 4])
+
+
+cdef int _count_draws(
+    uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
+) except -1:
+    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: by a bootstrap, or
+    # from a Poisson distribution.
+    cdef int64_t n = counts.shape[1], m, n_units
+    cdef int threads = 1 if counts.shape[0] * n < COUNTED_ALONE else hf_threads()
+    cdef uint64_t key
+    cdef hf_watch watch
+    if counts.size == 0:
+        return 0
+    start_watch(&watch)
+    n_units = hf_units(&watch, counts.shape[0], threads)
+    for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, m):
+            key = tree_key(seed, first + m)
+            if poisson:
+                _poisson(key, first_row, n, &counts[m, 0], &watch)
+            else:
+                _bootstrap(key, n, &counts[m, 0], &watch)
+            hf_end(&watch)
+    return raise_interrupt(&watch)
+
+
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample, in n draws."""
-    count_draws(seed, first, 0, False, counts)
+    _count_draws(seed, first, 0, False, counts)
 
 
 def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the Poisson counts of tree first + m for the rows from first_row on."""
-    count_draws(seed, first, first_row, True, counts)
+    _count_draws(seed, first, first_row, True, counts)
 
 
 # -------------------------------------------------------------------------------------------------- encoding

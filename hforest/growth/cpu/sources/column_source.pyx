@@ -28,8 +28,7 @@ from hforest.growth.cpu.sources.on_demand cimport prefetch_numbers_of, require_c
 from hforest.growth.cpu.scorers.pairwise cimport best_pairwise
 from hforest.growth.cpu.scorers.random_thresholds cimport write_sides
 from hforest.growth.cpu.scorers.table cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
-from hforest.growth.cpu.sources.stored cimport place_samples, start_stored
-from hforest.growth.cpu.sources.stored_columns cimport best_random_stored, scan_few
+from hforest.growth.cpu.sources.stored cimport best_random_stored, place_samples, scan_few, start_stored
 from hforest.growth.cpu.scorers.term_histogram cimport best_of_terms, start_kept
 from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
