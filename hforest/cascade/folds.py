@@ -57,7 +57,7 @@ def part(forest: Forest, first: int, last: int) -> Forest:
     oblique = bool(forest.indptr.size)
     entries = slice(int(forest.indptr[a]), int(forest.indptr[b])) if oblique else slice(0, 0)
     sets = forest.category_indptr
-    words = slice(int(sets[a]), int(sets[b])) if sets.size else slice(0, 0)
+    bits = slice(int(sets[a]), int(sets[b])) if sets.size else slice(0, 0)
     return Forest(
         n_features=forest.n_features,
         tree_start=forest.tree_start[first : last + 1] - a,
@@ -70,8 +70,8 @@ def part(forest: Forest, first: int, last: int) -> Forest:
         indices=forest.indices[entries],
         data=forest.data[entries],
         default_left=forest.default_left[a:b],
-        category_indptr=sets[a : b + 1] - words.start if words.stop > words.start else sets[:0],
-        category_bits=forest.category_bits[words],
+        category_indptr=sets[a : b + 1] - bits.start if bits.stop > bits.start else sets[:0],
+        category_bits=forest.category_bits[bits],
     )
 
 

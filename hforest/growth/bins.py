@@ -43,7 +43,7 @@ class Bins(NamedTuple):
     dtype: np.dtype
     """Dtype of the values and of thresholds, float32 or float64."""
     base: IntArray | None = None
-    """As in `Windows`; None for other samples."""
+    """As in `PlacedWindows`; None for other samples."""
     offset: IntArray | None = None
     """Likewise."""
     missing: IntArray | None = None

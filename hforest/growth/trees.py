@@ -47,8 +47,8 @@ def as_forest(arrays: tuple[Array, ...], n_features: int) -> Forest:
     )  # fmt: skip
 
 
-class Learned(NamedTuple):
-    """Checked labels or targets, weights, criterion and limits of trees."""
+class Objective(NamedTuple):
+    """What trees are grown for: checked labels or targets, weights, criterion and limits."""
 
     target: Target
     sample_weight: FloatArray

@@ -13,7 +13,7 @@ from ..core.projections import Distribution
 from ..tree import Forest
 from .bins import Bins
 from .settings import Growth
-from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
+from .trees import Batch, Objective, Projected, Roots, Trees, as_forest
 
 PACKAGE = __package__
 
@@ -67,19 +67,19 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
     backend = dispatch.backend(PACKAGE, samples.numbers)
     read = backend.columns_read(splitter)
     if read == "numbers" and samples.are_exact_numbers:
-        return partial(backend.grow, samples.matrix(), None, growth.learned, max_features, splitter)
+        return partial(backend.grow, samples.matrix(), None, growth.objective, max_features, splitter)
     bins = samples.bins() if read == "tables" else samples.on_demand(tables=read == "numbers")
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
     )
-    return partial(backend.grow, bins, workspace, growth.learned, max_features, splitter)
+    return partial(backend.grow, bins, workspace, growth.objective, max_features, splitter)
 
 
 def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
     """Returns trees of `in_batches` as a forest."""
     samples = growth.samples
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    arrays = backend.joined(trees, growth.learned.target.n_outputs, samples.dtype, projected)
+    arrays = backend.joined(trees, growth.objective.target.n_outputs, samples.dtype, projected)
     return as_forest(arrays, samples.shape[1])
 
 
@@ -92,7 +92,7 @@ def on_projections(growth: Growth, distribution: Distribution, *, n_projections:
         lambda: backend.prepare_projections(x, distribution, samples.has_missing),
     )  # fmt: skip
     return partial(
-        backend.grow_projected, x, workspace, growth.learned, distribution, n_projections, growth.splitter
+        backend.grow_projected, x, workspace, growth.objective, distribution, n_projections, growth.splitter
     )
 
 
@@ -102,19 +102,19 @@ def joined(trees: list[Any], n_outputs: int, beside: Array, dtype: np.dtype) -> 
     return Projected(Trees(*arrays[:9]), *arrays[9:])
 
 
-def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int) -> list[Trees]:
+def grow_below(bins: Bins, objective: Objective, roots: Roots, *, max_features: int) -> list[Trees]:
     """Returns the subtrees that grow from nodes of other trees, separately; NumPy arrays only."""
-    weight = learned.sample_weight
+    weight = objective.sample_weight
     backend = dispatch.backend(PACKAGE, weight)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
-    backend.grow(bins, backend.prepare_columns(bins, "best"), learned, max_features, "best", batch)
-    joined = Trees(*backend.joined(batch.trees, learned.target.n_outputs, bins.dtype, False))
+    backend.grow(bins, backend.prepare_columns(bins, "best"), objective, max_features, "best", batch)
+    joined = Trees(*backend.joined(batch.trees, objective.target.n_outputs, bins.dtype, False))
     return [_tree(joined, m, first) for m, first in enumerate(_first_leaves(joined))]
 
 
 def grow_projected_below(
     x: FloatArray,
-    learned: Learned,
+    objective: Objective,
     roots: Roots,
     distribution: Distribution,
     *,
@@ -125,8 +125,8 @@ def grow_projected_below(
     backend = dispatch.backend(PACKAGE, x)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     workspace = backend.prepare_projections(x, distribution, has_missing)
-    backend.grow_projected(x, workspace, learned, distribution, n_projections, "best", batch)
-    trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x, x.dtype)
+    backend.grow_projected(x, workspace, objective, distribution, n_projections, "best", batch)
+    trees, indptr, indices, data = joined(batch.trees, objective.target.n_outputs, x, x.dtype)
     subtrees = []
     for m, first in enumerate(_first_leaves(trees)):
         starts = indptr[trees.tree_start[m] : trees.tree_start[m + 1] + 1]

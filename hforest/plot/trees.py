@@ -127,8 +127,8 @@ class Labels:
 
     def _categories(self, node: int, right: bool) -> str:
         """Returns the categories that go left, or right."""
-        words = self.category_bits[self.category_indptr[node] : self.category_indptr[node + 1]]
-        members = np.flatnonzero(((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1) != right)
+        bits = self.category_bits[self.category_indptr[node] : self.category_indptr[node + 1]]
+        members = np.flatnonzero(((bits[:, None] >> np.arange(32, dtype=np.uint32)) & 1) != right)
         more = len(members) - CATEGORIES
         listed = ", ".join(str(c) for c in members[: CATEGORIES if more > 0 else None])
         return listed + (f", {more} more" if more > 0 else "")

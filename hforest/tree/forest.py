@@ -421,13 +421,13 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
     if forest.default_left.size:
         if math.isnan(value):
             return not forest.default_left[at] & 1
-        words: Any = ()
+        bits: Any = ()
         if forest.category_indptr.size:
-            words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
-        if len(words):
-            if not 0 <= value < 32 * len(words) or value != int(value):
+            bits = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
+        if len(bits):
+            if not 0 <= value < 32 * len(bits) or value != int(value):
                 return not forest.default_left[at] & 2
-            return not int(words[int(value) // 32]) >> int(value) % 32 & 1
+            return not int(bits[int(value) // 32]) >> int(value) % 32 & 1
     return bool(value > forest.threshold[at])
 
 

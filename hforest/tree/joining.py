@@ -72,8 +72,8 @@ def joined(forests: Sequence[Forest]) -> Forest:
     if any(forest.indptr.size for forest in forests):
         indptr = _pointers(xp, [f.indptr for f in forests], n_nodes, [f.indices.size for f in forests])
     if any(has_sets(forest) for forest in forests):
-        words = [forest.category_bits.size for forest in forests]
-        category_indptr = _pointers(xp, [f.category_indptr for f in forests], n_nodes, words)
+        n_words = [forest.category_bits.size for forest in forests]
+        category_indptr = _pointers(xp, [f.category_indptr for f in forests], n_nodes, n_words)
     default_left = xp.asarray(NO_DEFAULTS[0])
     if forests[0].default_left.size:
         default_left = xp.concatenate([forest.default_left for forest in forests])

@@ -8,7 +8,7 @@ from ..core import check as checks
 from ..core import dispatch, machine, rows, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..core.blocks import Unconverted
-from ..core.in_place import Windows
+from ..core.in_place import PlacedWindows
 from ..core.sparse import Compressed
 from .cpu.prepared import Prepared, is_for, quick, write
 from .forest import (
@@ -93,14 +93,14 @@ def _walks_are_few(forest: Forest, x: FloatArray) -> bool:
 
 
 def _parts(
-    forest: Forest, x: FloatArray | Windows | Compressed
-) -> Iterator[tuple[slice, Forest, FloatArray | Windows | Compressed]]:
+    forest: Forest, x: FloatArray | PlacedWindows | Compressed
+) -> Iterator[tuple[slice, Forest, FloatArray | PlacedWindows | Compressed]]:
     """Yields rows, and the forest and the samples with which backends compute their results."""
     if (
         not knows_missing(forest)
         or has_sets(forest)
         or dispatch.is_reference()
-        or isinstance(x, Windows | Compressed)
+        or isinstance(x, PlacedWindows | Compressed)
     ):
         yield slice(None), forest, x
     elif isinstance(x, np.ndarray) and machine.first_nonfinite(x) < 0:
@@ -114,7 +114,7 @@ def _parts(
 def _write(
     prepared: Prepared | None,
     forest: Forest,
-    x: FloatArray | Windows | Compressed | Unconverted,
+    x: FloatArray | PlacedWindows | Compressed | Unconverted,
     what: int,
     result: Array,
 ) -> None:

@@ -15,7 +15,7 @@ from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
 from ..settings import most_drawn
-from ..trees import Learned, Projected, Roots, RootUnits, Trees
+from ..trees import Objective, Projected, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import in_units, partitioned, words
@@ -413,17 +413,17 @@ def finish(
         for number, part in enumerate(parts):
             _check_gathered(part, number, edges, n_outputs, below)
     rows, settings = _merged(parts), below.settings
-    learned = Learned(
+    objective = Objective(
         supervised.Target(rows.labels, rows.targets, n_outputs), rows.weight.astype(np.float64),
         settings.criterion, settings.limits, below.scale,
     )  # fmt: skip
     roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit)
     if settings.projections is not None:
         return unchecked.grow_projected_below(
-            np.ascontiguousarray(rows.codes.T), learned, roots, settings.projections,
+            np.ascontiguousarray(rows.codes.T), objective, roots, settings.projections,
             has_missing=edges.missing is not None, n_projections=settings.n_projections,
         )  # fmt: skip
     bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)
     if edges.categorical is not None:
         bins = bins._replace(categorical=edges.categorical)
-    return unchecked.grow_below(bins, learned, roots, max_features=below.max_features)
+    return unchecked.grow_below(bins, objective, roots, max_features=below.max_features)

@@ -35,7 +35,7 @@ from hforest.growth.cpu.task cimport (
     HF_STREAM_BOOTSTRAP, HF_STREAM_POISSON, hf_below, hf_draw, hf_philox, hf_roots, hf_task, hf_tree,
 )
 
-from ...core.in_place import Windows
+from ...core.in_place import PlacedWindows
 from ...core.projections import group_table
 from ...core.sparse import Columns
 from ..bins import Bins, Prepared
@@ -296,17 +296,17 @@ cdef hf_roots _roots(roots):
     return a
 
 
-cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
+cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     # Returns the task of a batch of trees, without its source.
     cdef hf_task t
-    labels, targets, n_outputs = learned.target
-    t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
-    t.weight, t.labels = start[double](learned.sample_weight), start[int32_t](labels)
+    labels, targets, n_outputs = objective.target
+    t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
+    t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
-    t.scale = learned.scale
+    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, objective.criterion, False, n_candidates
+    t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
-    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = objective.limits
     t.seed, t.watch = batch.seed, NULL
     return t
 
@@ -425,30 +425,30 @@ def prepare_columns(bins, splitter):
     return _transposed(columns)
 
 
-cdef object _grow_on_numbers(x, learned, max_features, batch):
+cdef object _grow_on_numbers(x, objective, max_features, batch):
     # Does the work of `grow` for a matrix or windows.
     cdef hf_number_columns columns
     cdef hf_task t
     columns.place, columns.stride, columns.n_columns = NULL, x.shape[1], x.shape[1]
-    if isinstance(x, Windows):
-        t = task_of(learned, max_features, batch, x.x.itemsize == 4)
+    if isinstance(x, PlacedWindows):
+        t = task_of(objective, max_features, batch, x.x.itemsize == 4)
         t.base, columns.place, columns.stride = start[int64_t](x.base), start[int64_t](x.offset), 1
         columns.x = _address_of_reals(x.x)
     else:
-        t = task_of(learned, max_features, batch, x.itemsize == 4)
+        t = task_of(objective, max_features, batch, x.itemsize == 4)
         columns.x = _address_of_reals(x)
     t.source = source_of_numbers(&columns)
     grow_trees(&t, batch)
 
 
-def grow(bins, workspace, learned, max_features, splitter, batch):
+def grow(bins, workspace, objective, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them.
 
     For random thresholds `bins` may also be x, an array or windows, without a workspace.
     """
     if not isinstance(bins, Bins):
-        return _grow_on_numbers(bins, learned, max_features, batch)
-    cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
+        return _grow_on_numbers(bins, objective, max_features, batch)
+    cdef hf_task t = task_of(objective, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
     t.base = start[int64_t](bins.base)
@@ -504,7 +504,7 @@ def _corners(x, distribution, bint narrow):
 def prepare_projections(x, distribution, bint has_missing):
     """Returns the arrays that `grow_projected` reads in place of x."""
     cdef hf_watch watch
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         numbers, kind = whole_numbers(x.x, WHOLE // x.shape[1])
         return Prepared(kind > 0, numbers, None, None, False, group_table(distribution))
     if isinstance(x, Columns):
@@ -528,14 +528,14 @@ def prepare_projections(x, distribution, bint has_missing):
     return Prepared(whole > 0, numbers, columns, corners, has_missing, group_table(distribution))
 
 
-def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
+def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
     """Appends trees on random projections to `batch.trees`, as `grow` does for columns."""
-    cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
+    cdef hf_task t = task_of(objective, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
     p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     p.offset, p.n_numbers = NULL, 0
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         t.base, p.offset, p.n_numbers = start[int64_t](x.base), start[int64_t](x.offset), x.x.size
         p.x = _address_of_reals(x.x)
     elif isinstance(x, Columns):

@@ -16,7 +16,7 @@ from ...core.launch import launch, launch_each, numbers
 from ...core.projections import Distribution
 from ...core.supervised import Limits
 from ..bins import Bins
-from ..trees import Learned
+from ..trees import Objective
 from .structs import (
     COLUMNS,
     NO_ENTRIES,
@@ -164,14 +164,14 @@ class Task(NamedTuple):
         self.launch_blocks(name, n_large + -(-n // BLOCK), *args)
 
 
-def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
+def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
     """Returns what trees learn, as kernels take it; with has_defaults they know missing values."""
-    xp = array_module(learned.sample_weight)
-    is_random, (labels, targets, n_outputs) = splitter == "random", learned.target
-    n = len(learned.sample_weight)
+    xp = array_module(objective.sample_weight)
+    is_random, (labels, targets, n_outputs) = splitter == "random", objective.target
+    n = len(objective.sample_weight)
     target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0)
     return Task(
-        xp, real, target, learned.criterion, learned.limits, is_random, has_defaults, learned.scale
+        xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale
     )  # fmt: skip
 
 

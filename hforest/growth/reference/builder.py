@@ -87,8 +87,8 @@ class Tree:
 
     def is_pure(self, samples):
         """Returns whether all samples have the same class, or the same targets."""
-        learned = self.labels if self.targets is None else self.targets
-        return all(learned[s] == learned[samples[0]] for s in samples)
+        y = self.labels if self.targets is None else self.targets
+        return all(y[s] == y[samples[0]] for s in samples)
 
 
 class Node:
@@ -383,11 +383,11 @@ def root_unit(roots, m):
     return Unit(c, k, 0, {}, {}, spread, heaviest)
 
 
-def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
+def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
     """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data), and if they
     know missing values or categories with (default_left, words of each node's set, all words).
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = learned
+    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport simd_path
 
-from ...core.in_place import Windows
+from ...core.in_place import PlacedWindows
 
 cnp.import_array()
 
@@ -65,11 +65,11 @@ cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
 
 
 cdef Walk walk_of(samples, forest):
-    # Returns the struct of a call on samples, which are a matrix or Windows. It takes each pointer once: a
+    # Returns the struct of a call on samples: a matrix or PlacedWindows. It takes each pointer once: a
     # memoryview per array would cost more than the walks of a sample.
     cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
     cdef cnp.ndarray default_left, category_indptr, category_bits, base = None, offset = None, x
-    if type(samples) is Windows:
+    if type(samples) is PlacedWindows:
         x, base, offset = samples
     else:
         x = samples
