@@ -34,7 +34,7 @@ class PlacedWindows(NamedTuple):
 
 
 class InPlace:
-    """Base of samples whose attribute `x` is PlacedWindows, which functions that walk forests read in place."""
+    """Base of samples whose attribute `x` is PlacedWindows, which walks of forests read in place."""
 
     __slots__ = ()
 
