@@ -9,6 +9,8 @@ appends two pending nodes. The sources are:
 
 The random draws of a node depend only on its key, and its key only on the parent's (Philox). Thus the order
 in which nodes grow does not change a tree.
+
+Kept: a leaf of one class is a number, without a row of values, until `order_tree` writes it.
 """
 
 from cython cimport floating

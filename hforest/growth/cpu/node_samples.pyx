@@ -5,6 +5,9 @@ A node holds the samples node.first to node.last - 1 of the workspace's arrays, 
     sample    | a b c d e f g h |     before the split of node 0..7
     side      | 0 1 1 0 0 1 0 1 |
     sample    | a d e g | b c f h |   after it: 0..3 is the left child, 4..7 the right child
+
+Kept: vector bodies sum and partition the samples (scorers/simd/sums.h). Left out: prefetching all cache lines
+of a node, which changed no time.
 """
 
 from libc.math cimport INFINITY, ldexp

@@ -2,6 +2,18 @@
 
 For many samples the nodes of a tree are first packed (packed.h). Several walks are interleaved, because a
 single walk waits for a chain of dependent loads.
+
+Versions, each with its gain over the one before:
+
+    columns of x in place of rows, for many samples     1.2 to 2.9 times as fast, unless samples have more
+                                                        than four features for each tree
+    single trees by rows                                depth 6, 20,000 samples of 30 features: 0.31 ms in
+                                                        place of 0.49 (float32), 0.49 of 1.08 (float64)
+    NaN in x: node by node where columns do not pay     the same tree: 0.8 ms in place of 7.3
+    vectors of AVX-512 for top levels, float32          depths 4 to 10: 1.2 to 1.5 times as fast (Xeon,
+                                                        Sapphire Rapids)
+
+Left out: walks by SSE2 and AVX2, which were 0.95 to 1.09 times as fast as the plain one.
 """
 
 from libc.math cimport INFINITY

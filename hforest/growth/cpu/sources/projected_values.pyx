@@ -9,6 +9,8 @@ two-dimensional prefix sums, called corners here:
         g h i                            0 ...
 
 Corners, and rows of integers as bytes, are copies of x that are made once for all trees.
+
+Left out: corners of numbers that are not whole. They would be made for every block of transposed rows.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
