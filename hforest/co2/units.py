@@ -23,7 +23,7 @@ class StandardizedWindows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Samples and columns."""
+        """(n_samples, n_columns)."""
         return self.windows.shape
 
     @property

@@ -24,7 +24,7 @@ class PlacedWindows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of samples and columns."""
+        """(n_samples, n_columns)."""
         return len(self.base), len(self.offset)
 
     @property

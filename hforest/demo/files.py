@@ -29,9 +29,9 @@ class Data(NamedTuple):
     y_train: IntArray
     """(n_samples,) int32: places of the labels in `classes`."""
     x_test: FloatArray
-    """As x_train."""
+    """(n_test, n_inputs) float32."""
     y_test: IntArray
-    """As y_train."""
+    """(n_test,) int32: places of the labels in `classes`."""
     classes: np.ndarray
     """(n_classes,) the labels as they were given, ascending."""
 

@@ -124,7 +124,7 @@ class Settings(TreeSettings, total=False):
 
 
 class Growth(NamedTuple):
-    """Checked settings of a growth."""
+    """Checked samples, objective and settings of a call of `hforest.grow`."""
 
     samples: Samples
     objective: Objective
@@ -139,7 +139,7 @@ class Growth(NamedTuple):
     order: IntArray | None = None
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
-    """As in `Batch`."""
+    """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
 
 
 def check_limits(settings: TreeSettings) -> supervised.Limits:

@@ -83,7 +83,7 @@ class Roots(NamedTuple):
     depth: IntArray
     """(n_trees,) int64: depth of the node there."""
     unit: RootUnits | None = None
-    """None for labels."""
+    """Units of the nodes for targets; None for labels."""
 
 
 class Batch(NamedTuple):

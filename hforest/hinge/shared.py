@@ -88,7 +88,7 @@ class Call(NamedTuple):
     places: tuple[int, ...]
     """Sizes of the axes of samples: (n_samples,), or (n_images, *out)."""
     axes: check.Axes
-    """The same for checks, which call that of rows "n_samples"."""
+    """Axes of samples as checks name or count them: ("n_samples",), or (n_images, *out)."""
     geometry: Geometry | None
 
 

@@ -335,13 +335,13 @@ class Best(NamedTuple):
 
     score: float
     column: int
-    """Feature, or slot."""
+    """Number of the feature; for projections the number of the slot."""
     low: int
     high: int
     missing: int
     """1 or 0: missing values go left or right; -1: the node has none."""
     side: IntArray
-    """For each bin 1: left, 0: right, 2: not in the node."""
+    """(n_bins,) uint8, side of each bin: 1 left, 0 right, 2 no row of the node has the bin."""
     left: IntArray
     """(n_channels,): sums of the left side."""
 

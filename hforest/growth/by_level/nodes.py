@@ -22,11 +22,11 @@ class Split(NamedTuple):
     gain: float
     default_left: int
     words: list[int]
-    """Set of categories that go left."""
+    """Words of 32 bits of the set of categories that go left; empty for numbers."""
     indices: Sequence[int] = ()
-    """Features of a projection (feature -2)."""
+    """Features of the projection of a split with feature -2."""
     data: Sequence[float] = ()
-    """Their weights."""
+    """Weights of the features in `indices`."""
 
 
 class Tree:

@@ -110,11 +110,11 @@ class Draw(NamedTuple):
     first: int
     """Number of the first tree, part of the keys of random numbers."""
     at: int
-    """Its place among the trees of the call."""
+    """Place of the first tree among the trees of the call."""
     n_trees: int
     bootstrap: str
     whole: tuple[bool, ...] | None
-    """Whether trees take every row, for their draws have no weight."""
+    """(n_trees,) whether a tree takes every row because its draws have no weight; None: no tree does."""
 
 
 # -------------------------------------------------------------------------------------------- before growth

@@ -45,8 +45,8 @@ cdef struct hf_units:
     double* centre     # (n_outputs,)  c; NULL for labels
     int k
     int m
-    double spread      # of the node from which it was made, as is the greatest weight u
-    double heaviest
+    double spread      # greatest range of targets of the node from which the unit was made
+    double heaviest    # greatest weight u of that node
 
 
 # A sample in the unit of its node. q: its target, if there is one output; its class; with two classes u if it
@@ -219,22 +219,22 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
-    int64_t* least          # (n_outputs,)  ranges of targets; as is greatest
-    int64_t* greatest
+    int64_t* least          # (n_outputs,)  least q of the node
+    int64_t* greatest       # (n_outputs,)  greatest q of the node
     double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes
     double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
-    double* left            # (n_outputs,), as is right
-    double* right
+    double* left            # (n_outputs,)  scratch: terms of the left side of a split
+    double* right           # (n_outputs,)  scratch: terms of the right side
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
     hf_cells cells
-    hf_weighed* weighed     # (n,)  of a node
+    hf_weighed* weighed     # (n,)  weighed terms of the samples of a node
     double farthest         # the greatest |q - mean u| / u of a node
     const hf_bodies* bodies
     hf_keep keep            # or NULL: nodes keep no histograms
-    uint32_t* count         # other kinds: by class
-    uint32_t* count_left
-    uint32_t* class_number
+    uint32_t* count         # (n_outputs,)  kinds of keys: weight of each class in the node
+    uint32_t* count_left    # (n_outputs,)  weight of each class on the left of a split
+    uint32_t* class_number  # (n_outputs,)  number of each class among those present in the node
     hf_pending* pending
     int64_t n_pending
     int64_t pending_capacity
@@ -242,7 +242,7 @@ cdef struct hf_workspace:
     double least_weight     # least weight of each side of a split
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
-    uint8_t* bucket         # and, HF_TERMS too, the place of its bin's bucket
+    uint8_t* bucket         # (n,)  histograms with buckets: place of the bucket of each sample's bin
     void* columns           # workspace for columns of bins
     void* source            # workspace of other sources
     void* stored            # workspace for a sparse matrix, or NULL

@@ -34,7 +34,7 @@ class ShardRoute(NamedTuple):
     x: FloatArray
     """The samples."""
     step: int
-    """Steps taken before."""
+    """Number of steps taken before this call."""
 
 
 class ShardGradients(NamedTuple):
@@ -45,7 +45,7 @@ class ShardGradients(NamedTuple):
     thresholds: hinge.RowGradient
     """At touched rows of the flattened (tree, vertex) axis of this worker's trees."""
     features: hinge.RowGradient | None
-    """The same rows; None where features are columns."""
+    """At the rows of `thresholds`; None where features are columns."""
     weights: hinge.RowGradient
     """At touched rows of the flattened (tree, leaf) axis of this worker's trees."""
 

@@ -68,8 +68,8 @@ cdef hf_split _best_random_column(
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
-    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # (n_left,)  samples on the left of the candidate
+    cdef uint32_t* best_left = left + r.n      # (n_best_left,)  those of the best candidate so far
     cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)

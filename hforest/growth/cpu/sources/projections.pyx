@@ -357,8 +357,8 @@ cdef hf_split _best_random_projection(
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split(), split = no_split()
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
-    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # (n_left,)  samples on the left of the candidate
+    cdef uint32_t* best_left = left + r.n      # (n_best_left,)  those of the best candidate so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef hf_candidate candidate
     cdef double greatest
