@@ -57,19 +57,19 @@ def _breadth_first(root: np.ndarray, left: np.ndarray, right: np.ndarray) -> _Or
     level, tree_of, number = root, np.arange(len(root)), np.zeros(len(root), np.int64)
     while level.size:
         is_split = left[level] >= 0
-        splits, number = level[is_split], tree_of[is_split]
+        splits, split_tree = level[is_split], tree_of[is_split]
         # The nodes of a level stand in the order of the trees.
-        n_splits = np.bincount(number, minlength=len(root))
-        rank = np.arange(len(number)) - (np.cumsum(n_splits) - n_splits)[number]
+        n_splits = np.bincount(split_tree, minlength=len(root))
+        rank = np.arange(len(split_tree)) - (np.cumsum(n_splits) - n_splits)[split_tree]
         first = np.full(len(level), -1, np.int64)
-        first[is_split] = known[number] + 2 * rank
+        first[is_split] = known[split_tree] + 2 * rank
         nodes.append(level)
         trees.append(tree_of)
         numbers.append(number)
         children.append(first)
         known += 2 * n_splits
         level = np.stack([left[splits], right[splits]], 1).ravel()
-        tree_of = np.repeat(number, 2)
+        tree_of = np.repeat(split_tree, 2)
         number = (first[is_split][:, None] + np.arange(2)).ravel()
     start = np.concatenate([[0], np.cumsum(known)])
     at = start[np.concatenate(trees)] + np.concatenate(numbers)
