@@ -1,6 +1,6 @@
 """Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
-Results are those of reference.py. The array module of the arguments allocates workspace. Kernels run on the
+Results are those of the reference. The array module of the arguments allocates workspace. Kernels run on the
 caller's stream, and no function waits for the device.
 """
 

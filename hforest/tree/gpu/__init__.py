@@ -1,4 +1,4 @@
-"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of reference.py."""
+"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of the reference."""
 
 from pathlib import Path
 from typing import NamedTuple
