@@ -14,8 +14,11 @@ PACKAGE = __name__.rpartition(".")[0]
 
 NO_DEFAULTS = checks.NO_DEFAULTS
 
-_FOLLOWED = (True, True, True, False, True, False, False, True, True, False, False, True, False)
-"""Which arrays of a forest have node numbers, features or places, that walks follow without a check."""
+_FOLLOWED = ("n_features", "tree_start", "feature", "left", "indptr", "indices", "category_indptr")
+"""Arrays of a forest with node numbers, features or places, which walks follow without a check."""
+
+LEAF_FIELDS = ("value",)
+"""Arrays of a forest with a row for each leaf, in the order of growth/leaf.h."""
 
 OPTIONAL = ("default_left", "category_indptr", "category_bits")
 
@@ -177,7 +180,7 @@ def arrays_of(forest: Forest, x: object = None) -> Forest:
     if not checks.values_checked():
         return forest
     return Forest(
-        *(checks.owned(a) if followed else a.view() for a, followed in zip(forest, _FOLLOWED, strict=True))
+        **{name: checks.owned(a) if name in _FOLLOWED else a.view() for name, a in forest._asdict().items()}
     )
 
 
@@ -444,6 +447,11 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
     threshold = xp.where(threshold > largest, largest, threshold)
     return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
+
+
+def of_leaves(forest: Forest, rows: IntArray | slice) -> dict[str, FloatArray]:
+    """Returns the given rows of the arrays that have a row for each leaf, by name."""
+    return {name: getattr(forest, name)[rows] for name in LEAF_FIELDS}
 
 
 def on_host(forest: Forest) -> Forest:

@@ -11,8 +11,9 @@ from ...core.aliases import FloatArray, IntArray
 from ...core.philox import keys, philox
 from ...core.scores import node_score
 from ..reference.builder import bit_set
-from ..reference.units import is_narrow, value
-from ..trees import RootUnits
+from ..reference.leaves import LEAF_TOTALS, LEAF_VALUES, leaf_of_classes, leaf_of_targets
+from ..reference.units import is_narrow
+from ..trees import GrownTree, RootUnits
 from . import parts, units
 from .best_splits import best_splits
 from .engine import Engine, Handle
@@ -52,8 +53,8 @@ class BatchOfTrees:
         self.root_weight: list[int] = []
         self.dtype: np.dtype = check.INT64
 
-    def grow(self) -> list[tuple[Any, ...]]:
-        """Returns the trees in the form that `growth.trees.joined` takes."""
+    def grow(self) -> list[GrownTree]:
+        """Returns the trees."""
         pending = self._roots()
         while pending:
             is_small = [int(p.sums[-1]) <= self.plan.max_gathered for p in pending]
@@ -65,7 +66,8 @@ class BatchOfTrees:
             pending = self._split(pending, large) if large else []
         edges, projected = self.plan.edges, self.plan.settings.projections is not None
         has_missing = edges.missing is not None
-        return [tree.arrays(self.plan.n_outputs, edges.dtype, has_missing, projected) for tree in self.trees]
+        width = self.plan.n_outputs * LEAF_VALUES
+        return [tree.grown(width, edges.dtype, has_missing, projected) for tree in self.trees]
 
     def _roots(self) -> list[Pending]:
         draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
@@ -123,18 +125,27 @@ class BatchOfTrees:
         return [i for i in nodes if i not in leaves]
 
     def _make_leaves(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
-        k = self.plan.n_outputs
         if not self.plan.is_classification:
             self._make_units(pending, sorted({*leaves, *own}))
-        for i in leaves:
+        totals = self._leaf_totals(pending, leaves)
+        for j, i in enumerate(leaves):
             p = pending[i]
-            weight = self._weight(p.sums)
             if self.plan.is_classification:
-                of_leaf = p.sums[:k].astype(np.float64) / float(weight)
+                row = leaf_of_classes(p.sums[: self.plan.n_outputs].tolist())
             else:
-                of_output = zip(p.unit.centre.tolist(), p.sums[:k].tolist(), strict=True)
-                of_leaf = np.array([value(c, p.unit.exponent, 0, q, weight) for c, q in of_output])
-            self.trees[p.tree].make_leaf(p.node, of_leaf)
+                row = leaf_of_targets(totals[j], p.unit.centre.tolist(), p.unit.exponent, 0)
+            self.trees[p.tree].make_leaf(p.node, np.array(row))
+
+    def _leaf_totals(self, pending: list[Pending], leaves: list[int]) -> list[list[list[int]]]:
+        """Returns the totals of the outputs of each leaf; nothing for labels."""
+        of_leaves = self._units(pending, leaves)
+        if of_leaves is None or not leaves:
+            return []
+        shape = len(leaves), self.plan.n_outputs, LEAF_TOTALS
+        args = (self.data, self.state), np.array(leaves, np.int64), of_leaves
+        totals: list[list[list[int]]]
+        totals = self.engine.total(parts.leaf_totals, *args, shape=shape, dtype=check.INT64).tolist()
+        return totals
 
     def _gain(self, p: Pending, score: float) -> float:
         """Returns the gain of a split."""

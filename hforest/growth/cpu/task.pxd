@@ -110,7 +110,7 @@ cdef struct hf_tree:
     int32_t* left
     double* threshold
     double* gain
-    void* value        # (n_rows, n_outputs), float or double
+    void* value        # (n_rows, width): rows of leaves (leaf.h), float or double
     int64_t n_nodes
     int64_t n_leaves
     int64_t n_rows
@@ -219,6 +219,7 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
+    int64_t* leaf           # (n_outputs, HF_LEAF_TOTALS)  totals of the targets of a leaf
     int64_t* least          # (n_outputs,)  ranges of targets; as is greatest
     int64_t* greatest
     double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes

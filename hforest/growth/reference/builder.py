@@ -14,6 +14,8 @@ from ...core.launch import numbers
 from ...core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
 from ...core.projections import draw_projection
 from ...core.scores import beats, node_score, sum_of_squares
+from ..trees import GrownTree
+from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     Unit,
     are_whole,
@@ -24,7 +26,6 @@ from .units import (
     sums_of,
     unit_of_labels,
     unit_of_targets,
-    value,
     with_samples,
 )  # fmt: skip
 
@@ -149,12 +150,15 @@ class Node:
         return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
 
     def leaf_value(self):
-        """Returns shares of the classes, or mean targets from sums in a unit of the leaf's own."""
+        """Returns the row of the leaf; the totals of targets are in a unit of its own."""
         if self.tree.targets is None:
-            return self.mean
-        unit, outputs = self.tree.unit_of(self.samples), range(self.tree.n_outputs)
-        q, u = sums_of(unit.q.values(), self.tree.n_outputs), sum(unit.u.values())
-        return [value(unit.c[j], unit.k, unit.m, q[j], u) for j in outputs]
+            return leaf_of_classes(self.total)
+        unit, totals = self.tree.unit_of(self.samples), []
+        for j in range(self.tree.n_outputs):
+            totals.append([0] * LEAF_TOTALS)
+            for s in self.samples:
+                totals[j] = add_to_leaf(totals[j], unit.q[s][j], unit.u[s])
+        return leaf_of_targets(totals, unit.c, unit.k, unit.m)
 
 
 def best_threshold(node, column, value, min_samples_leaf, best):
@@ -302,9 +306,8 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
-def grow_tree(tree, split, limits, dtype, root, scale):
-    """Returns (feature, threshold, left, gain, value), the projections by node, default_left, and the sets of
-    categories by node.
+def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
+    """Returns a tree.
 
     root: the key of its root, its depth, the weight of the whole tree, or None if this is one, and the unit
     of the root, or None if its samples make it. scale: gains are multiplied by 2**scale.
@@ -356,10 +359,25 @@ def grow_tree(tree, split, limits, dtype, root, scale):
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
                     a.append(blank)
         v += 1
-    return (
-        np.array(feature, np.int32), np.array(threshold), np.array(left, np.int32), np.array(gain),
-        np.array(values, dtype).ravel(), projections, default_left, sets,
+    grown = GrownTree(
+        feature=np.array(feature, np.int32), threshold=np.array(threshold), left=np.array(left, np.int32),
+        gain=np.array(gain), value=np.array(values, dtype).ravel(),
     )  # fmt: skip
+    nodes = range(len(feature))
+    if projected:
+        entries = [projections.get(v, ([], [])) for v in nodes]
+        grown = grown._replace(
+            first_entry=np.cumsum([0, *(len(indices) for indices, _ in entries[:-1])], dtype=np.int64),
+            indices=np.array([i for indices, _ in entries for i in indices], np.int32),
+            data=np.array([w for _, data in entries for w in data], dtype),
+        )
+    if has_defaults:
+        grown = grown._replace(
+            default_left=np.array([default_left.get(v, 0) for v in nodes], np.uint8),
+            n_words=np.array([len(sets.get(v, [])) for v in nodes], np.int64),
+            words=np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
+        )
+    return grown
 
 
 def bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
@@ -384,8 +402,9 @@ def root_unit(roots, m):
 
 
 def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
-    """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data), and if they
-    know missing values or categories with (default_left, words of each node's set, all words).
+    """Appends the trees of a batch to `batch.trees`.
+
+    projected, has_defaults: whether they have projections, and routes of missing values and categories.
     """
     (labels, targets, n_outputs), sample_weight, criterion, limits, scale = learned
     for m in range(batch.n_trees):
@@ -403,23 +422,7 @@ def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
-        *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root, scale)
-        if projected:
-            entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]
-            sizes = [len(indices) for indices, _ in entries]
-            arrays += [
-                np.cumsum([0, *sizes[:-1]], dtype=np.int64),
-                np.array([i for indices, _ in entries for i in indices], np.int32),
-                np.array([w for _, data in entries for w in data], dtype),
-            ]
-        if has_defaults:
-            nodes = range(len(arrays[0]))
-            arrays += [
-                np.array([default_left.get(v, 0) for v in nodes], np.uint8),
-                np.array([len(sets.get(v, [])) for v in nodes], np.int64),
-                np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
-            ]
-        batch.trees.append(tuple(arrays))
+        batch.trees.append(grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults))
 
 
 def split_by_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter):
