@@ -9,6 +9,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, machine
 from ..core.aliases import FloatArray, IntArray
+from ..core.defaults import sends_missing_left, sends_unknown_left
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -423,13 +424,13 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
     """
     if forest.default_left.size:
         if math.isnan(value):
-            return not forest.default_left[at] & 1
+            return not sends_missing_left(forest.default_left[at])
         words: Any = ()
         if forest.category_indptr.size:
             words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
         if len(words):
             if not 0 <= value < 32 * len(words) or value != int(value):
-                return not forest.default_left[at] & 2
+                return not sends_unknown_left(forest.default_left[at])
             return not int(words[int(value) // 32]) >> int(value) % 32 & 1
     return bool(value > forest.threshold[at])
 
@@ -441,7 +442,7 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     others compare column f, where they are -inf.
     """
     xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
-    goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
+    goes_right = (forest.feature >= 0) & ~sends_missing_left(forest.default_left)
     feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
     # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)

@@ -7,11 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ...core.launch import numbers
 from ..trees import GrownTree, Trees
-
-MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
-"""Bits of default_left."""
 
 
 class Split(NamedTuple):

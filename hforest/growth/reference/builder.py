@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.defaults import default_left, draws_missing_left, sends_missing_left, sends_unknown_left
 from ...core.launch import numbers
 from ...core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
 from ...core.projections import draw_projection
@@ -29,8 +30,6 @@ from .units import (
     with_samples,
 )  # fmt: skip
 
-MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
-"""Bits of default_left."""
 POWER_STEPS, ALL_DIVISIONS, CATEGORY_BITS = numbers(
     "growth/categories.h", "HF_POWER_STEPS", "HF_ALL_DIVISIONS", "HF_CATEGORY_BITS"
 )
@@ -41,12 +40,12 @@ class Split(NamedTuple):
 
     column: Any
     """A column, or (indices, data) of a projection."""
-    goes_left: Callable[[int], bool]
-    """Returns whether a sample goes left."""
+    goes_left: Callable[[int], bool | None]
+    """Returns whether a sample goes left; None: its value is missing."""
     gain: float
     threshold: float
-    missing_left: bool | None = None
-    """Whether missing values of the node go left; None: it has none."""
+    seen: int = -1
+    """Side of the node's missing values in the scan or the draw, as in core/defaults.py; -1: it has none."""
     categories: list[int] | None = None
     """Categories on the left and on the right, for a split by categories."""
     others: list[int] | None = None
@@ -266,7 +265,7 @@ def random_order(tree, present, key, number, missing, is_categorical, low, high,
     last = max(b for b in numbers[:-1] if b == numbers[0] or high[b] <= limit)
     side = {b: int(b > last) for b in numbers}
     if missing in present:
-        side[missing] = philox(key, number, DIRECTION)[0] & 1
+        side[missing] = int(not draws_missing_left(philox(key, number, DIRECTION)[0]))
     return side, limit
 
 
@@ -317,7 +316,7 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     feature, threshold, left, gain = columns
     values: list[list[float]] = []
     projections: dict[int, tuple[list[int], list[float]]] = {}
-    default_left: dict[int, int] = {}
+    defaults: dict[int, int] = {}
     sets: dict[int, list[int]] = {}
     root_key, root_depth, root_weight, unit = root
     samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
@@ -344,16 +343,18 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
             if isinstance(column, tuple):
                 projections[v] = column
                 column = -2
-            sides = [[s for s in samples if best.goes_left(s) == here] for here in (True, False)]
+            left_side, right_side, missing = (
+                [s for s in samples if best.goes_left(s) == here] for here in (True, False, None)
+            )
+            bits = default_left(best.seen, len(left_side), len(right_side), len(missing))
+            left_side += missing if sends_missing_left(bits) else []
+            sides = sorted(left_side), sorted({*samples} - {*left_side})
             feature[v], threshold[v] = column, best.threshold
             gain[v] = float(np.ldexp(max(best.gain, 0.0), scale))
             left[v] = len(feature)
-            # Values that did not occur in the node go to the side of more samples.
-            heavier = len(sides[0]) >= len(sides[1])
-            missing_left = heavier if best.missing_left is None else best.missing_left
-            default_left[v] = MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
+            defaults[v] = bits
             if best.categories is not None:
-                sets[v] = bit_set(best.categories, best.others, heavier)
+                sets[v] = bit_set(best.categories, best.others, sends_unknown_left(bits))
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
                 pending.append((side, child, depth + 1, node.unit))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
@@ -373,7 +374,7 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
         )
     if has_defaults:
         grown = grown._replace(
-            default_left=np.array([default_left.get(v, 0) for v in nodes], np.uint8),
+            default_left=np.array([defaults.get(v, 0) for v in nodes], np.uint8),
             n_words=np.array([len(sets.get(v, [])) for v in nodes], np.int64),
             words=np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
         )
@@ -449,7 +450,7 @@ def split_by_projection(node, key, x, distribution, n_projections, min_samples_l
         limit, end = float(np.finfo(x.dtype).max), 1
         if len(distinct) > 1:
             limit = random_threshold(key, number, distinct[0], distinct[-1], x.dtype)
-            end = philox(key, number, DIRECTION)[0] & 1
+            end = not draws_missing_left(philox(key, number, DIRECTION)[0])
         places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
         left_side = {s for s in samples if places[s] <= limit}
         score = score_left(node, left_side, min_samples_leaf)
@@ -462,10 +463,10 @@ def split_by_projection(node, key, x, distribution, n_projections, min_samples_l
     index, factor, places, missing = chosen
     column = index[0] if len(index) == 1 and factor[0] == 1 else (index, factor)  # a feature
     limit = between(low, high, x.dtype) if splitter == "best" else low
-    missing_left = places[min(missing)] <= low if missing else None
+    seen = int(places[min(missing)] <= low) if missing else -1
     if math.isinf(low) or math.isinf(high):  # missing values against all others
-        return Split(column, lambda s: s not in missing, gain, float(np.finfo(x.dtype).max), False)
-    return Split(column, lambda s: places[s] <= low, gain, limit, missing_left)
+        low, limit, seen = math.inf, float(np.finfo(x.dtype).max), 0
+    return Split(column, lambda s: None if s in missing else places[s] <= low, gain, limit, seen)
 
 
 def kinds_of(bins):
@@ -511,13 +512,18 @@ def split_by_column(node, key, low, high, dtype, kinds, max_features, min_sample
     gain = node.gain(score)
     bins, missing = tree.bins[column], int(kinds[0][column])
     here, there = (sorted(b for b in places if (places[b] <= last) == left) for left in (True, False))
-    missing_left = missing in here if missing in places else None
+    seen = int(missing in here) if missing in places else -1
     here, there = ([b for b in side if b != missing] for side in (here, there))
+
+    def goes_left(s):
+        b = int(bins[s])
+        return None if b == missing else b in here
+
     if kinds[1][column]:
         categories = ([int(low[column, b]) for b in side] for side in (here, there))
-        return Split(column, lambda s: places[int(bins[s])] <= last, gain, 0.0, missing_left, *categories)
+        return Split(column, goes_left, gain, 0.0, seen, *categories)
     if not here or not there:  # missing values against all others
-        return Split(column, lambda s: int(bins[s]) != missing, gain, float(np.finfo(dtype).max), False)
-    if splitter == "best":
+        here, limit, seen = [*here, *there], float(np.finfo(dtype).max), 0
+    elif splitter == "best":
         limit = between(high[column, here[-1]], low[column, there[0]], dtype)
-    return Split(column, lambda s: places[int(bins[s])] <= last, gain, limit, missing_left)
+    return Split(column, goes_left, gain, limit, seen)
