@@ -430,7 +430,7 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
         dtype = np.dtype(dtype)
-        same(whole, as_forest(joined([tree.arrays(3, dtype, True, False)], 3, dtype, False), 7))
+        same(whole, as_forest(joined([tree.grown(3, dtype, True, False)], dtype), 7))
         assert Batch(0, 0, 1, None, []).roots is None
 
 

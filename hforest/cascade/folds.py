@@ -11,6 +11,7 @@ from ..core import check, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any, trusted
+from ..tree.forest import of_leaves
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest, such as `growth.grow`; functools.partial binds settings."""
@@ -64,7 +65,7 @@ def part(forest: Forest, first: int, last: int) -> Forest:
         feature=forest.feature[a:b],
         threshold=forest.threshold[a:b],
         left=forest.left[a:b],
-        value=forest.value[rows],
+        **of_leaves(forest, rows),
         gain=forest.gain[a:b],
         indptr=forest.indptr[a : b + 1] - entries.start if oblique else forest.indptr,
         indices=forest.indices[entries],

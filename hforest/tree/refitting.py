@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, marked, trusted
+from .forest import Forest, marked, of_leaves, trusted
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -257,7 +257,7 @@ def _pruned(forest: Forest, has_samples: np.ndarray) -> Forest:
         feature=forest.feature[nodes],
         threshold=forest.threshold[nodes],
         left=np.where(split, 2 * nth + 1, leaf_nth).astype(np.int32),
-        value=forest.value[rows],
+        **of_leaves(forest, rows),
         gain=forest.gain[nodes],
         indptr=indptr,
         indices=forest.indices[entries],

@@ -15,10 +15,11 @@ from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
 from ..settings import most_drawn
-from ..trees import Objective, Projected, Roots, RootUnits, Trees
+from ..trees import Objective, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import in_units, partitioned, words
+from .levels import leaf_totals as leaf_totals_of
 from .nodes import ranges
 from .settings import Checked
 
@@ -287,6 +288,13 @@ def targets_in(part: Part, state: State, nodes: IntArray, units: Units) -> IntAr
     return in_units(part.targets, state, nodes, *units)[0]
 
 
+def leaf_totals(part: Part, state: State, nodes: IntArray, units: Units) -> IntArray:
+    """Returns the totals of leaves over the targets of the part: (n_leaves, n_outputs, LEAF_TOTALS) int64."""
+    q = targets_in(part, state, nodes, units)
+    assert q is not None
+    return leaf_totals_of(q, state, nodes)
+
+
 def histograms(
     part: Part, state: State, nodes: IntArray, columns: IntArray, units: Units, dtype: np.dtype
 ) -> IntArray:
@@ -405,9 +413,7 @@ def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, b
     )  # fmt: skip
 
 
-def finish(
-    parts: list[Gathered], edges: Edges, n_outputs: int, below: Below
-) -> list[Trees] | list[Projected]:
+def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) -> list[Trees]:
     """Returns the subtrees of nodes whose rows come from all parts."""
     if len(parts) > 1:
         for number, part in enumerate(parts):

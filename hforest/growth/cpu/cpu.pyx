@@ -25,6 +25,7 @@ from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree, tree_k
 from hforest.growth.cpu.sources.column_source cimport source_of_columns
 from hforest.growth.cpu.sources.column_readers cimport reader_of
 from hforest.growth.cpu.sources.columns cimport hf_columns, hf_stored_rows
+from hforest.growth.cpu.leaves cimport HF_LEAF_VALUES
 from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
 from hforest.growth.cpu.sources.projected_values cimport fill_corners, whole_row
 from hforest.growth.cpu.sources.projections cimport (
@@ -41,7 +42,7 @@ from ...core.sparse import Columns
 from ..bins import Bins, Prepared
 from ..encoding import whole_numbers
 from ..sparse import stored_rows
-from ..trees import NO_DEFAULTS
+from ..trees import NO_DEFAULTS, Trees
 
 cdef extern from "growth/poisson.h" nogil:
     int hf_poisson(uint32_t word)
@@ -213,7 +214,7 @@ cdef void* _at(cnp.ndarray array, int64_t number):
 
 
 def joined(trees, int64_t n_outputs, dtype, bint projected):
-    """Returns the arrays of trees that `grow` or `grow_projected` has appended; see `trees.joined`."""
+    """Returns the trees that `grow` or `grow_projected` has appended in one record; see `trees.Trees`."""
     cdef int64_t m, n_units, n_trees = len(trees)
     cdef hf_arrays part
     cdef cnp.ndarray memory = np.empty(n_trees * sizeof(hf_arrays), np.uint8)
@@ -231,8 +232,8 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         words[m + 1] = words[m] + tree.n_all_words
     feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
     threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
-    value = np.empty((leaves[n_trees], n_outputs), dtype)
-    indptr = indices = data = None
+    value = np.empty((leaves[n_trees], n_outputs * HF_LEAF_VALUES), dtype)
+    indptr, indices, data = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, dtype)
     if projected:
         indptr = np.empty(nodes[n_trees] + 1, np.int64)
         indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
@@ -247,7 +248,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         part.tree = &(<_Grown> trees[m]).tree
         part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
         part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
-        part.value = _at(value, leaves[m] * n_outputs)
+        part.value = _at(value, leaves[m] * n_outputs * HF_LEAF_VALUES)
         part.indptr, part.first_entry, part.indices, part.data = NULL, entries[m], NULL, NULL
         if projected:
             part.indptr = <int64_t*> _at(indptr, nodes[m])
@@ -268,8 +269,11 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     raise_interrupt(&watch)
     if not words[n_trees]:
         _, word_indptr, all_words = NO_DEFAULTS
-    arrays = np.asarray(nodes), feature, threshold, left, value, gain, default_left, word_indptr, all_words
-    return (*arrays, indptr, indices, data) if projected else arrays
+    return Trees(
+        tree_start=np.asarray(nodes), feature=feature, threshold=threshold, left=left, value=value, gain=gain,
+        indptr=indptr, indices=indices, data=data, default_left=default_left, category_indptr=word_indptr,
+        category_bits=all_words,
+    )
 
 
 cdef const void* _address_of_bins(a):

@@ -10,8 +10,8 @@ from ...core.in_place import PlacedWindows, rows_of
 from ...core.launch import launch_each
 from ...core.projections import Distribution, group_table
 from ..bins import Bins
-from ..trees import Batch, Objective
-from ..trees import joined as join_arrays
+from ..trees import Batch, GrownTree, Objective, Trees
+from ..trees import joined as join_trees
 from .builder import grow_trees
 from .builder import trees_at_once as trees_at_once
 from .candidates import (
@@ -129,14 +129,12 @@ def grow_projected(
     splitter: str,
     batch: Batch,
 ) -> None:
-    """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
+    """See `reference.grow_projected`."""
     projections = Projections(workspace.x, distribution, workspace.numbers, workspace.groups, n_projections)
     task = task_of(objective, x.dtype, splitter, workspace.has_missing)
     grow_trees(task, projections, objective.sample_weight, batch)
 
 
-def joined(
-    trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
-) -> tuple[Array, ...]:
-    """Returns the arrays of trees: see `trees.joined`."""
-    return join_arrays(trees, n_outputs, dtype, projected)
+def joined(trees: list[GrownTree], n_outputs: int, dtype: np.dtype, projected: bool) -> Trees:
+    """Returns grown trees in one record, see `trees.joined`."""
+    return join_trees(trees, dtype)

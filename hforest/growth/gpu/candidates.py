@@ -42,6 +42,7 @@ from .structs import (
 PACKAGE = Path(__file__).parent.parent
 
 BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
+(LEAF_VALUES,) = numbers("growth/leaf.h", "HF_LEAF_VALUES")
 (SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
 (NEAR,) = numbers("growth/gpu/scan.cuh", "NEAR")
 EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
@@ -136,6 +137,10 @@ class Task(NamedTuple):
 
     def _some(self, wants: Array | None) -> tuple[Array, int]:
         return (self.xp.empty(0, np.uint8), 0) if wants is None else (wants, 1)
+
+    def leaf_rows(self, n: int) -> Array:
+        """Returns memory for the rows of n leaves."""
+        return self.xp.empty((n, LEAF_VALUES * self.n_outputs), self.real)
 
     def launch(self, name: str, n: int, *args: Any) -> None:
         """Launches n threads."""

@@ -10,7 +10,7 @@ from ...core.in_place import PlacedWindows, rows_of
 from ...core.philox import BOOTSTRAP, POISSON, below, philox, poisson
 from ...core.sparse import Columns
 from ..sparse import all_bins, all_numbers
-from ..trees import joined as join_arrays
+from ..trees import joined as join_trees
 from .builder import (
     grow_batch,
     kinds_of,
@@ -74,7 +74,7 @@ def prepare_columns(bins, splitter):
 
 
 def grow(bins, workspace, objective, max_features, splitter, batch):
-    """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
+    """Appends the trees of a batch to `batch.trees`, as `trees.GrownTree`."""
     if bins.stored is not None:
         bins = all_bins(bins)
     codes, low, high, dtype, base, offset, *_ = bins
@@ -97,9 +97,7 @@ def prepare_projections(x, distribution, has_missing):
 
 
 def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
-    """Appends trees on random projections (Perry et al. 2019, Alg. 1): as `grow`, then (indptr, indices,
-    data) of their projections.
-    """
+    """Appends trees on random projections (Perry et al. 2019, Alg. 1), as `grow` does."""
     if isinstance(x, Columns):
         x = all_numbers(x)
     elif isinstance(x, PlacedWindows):
@@ -113,5 +111,5 @@ def grow_projected(x, workspace, objective, distribution, n_projections, splitte
 
 
 def joined(trees, n_outputs, dtype, projected):
-    """Returns the arrays of trees, see `trees.joined`."""
-    return join_arrays(trees, n_outputs, dtype, projected)
+    """Returns grown trees in one record, see `trees.joined`."""
+    return join_trees(trees, dtype)

@@ -85,10 +85,9 @@ cdef Walk walk_of(samples, forest):
         x, base, offset = samples
     else:
         x = samples
-    (
-        _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
-        category_bits,
-    ) = forest
+    tree_start, feature, threshold, left = forest.tree_start, forest.feature, forest.threshold, forest.left
+    indptr, indices, data, default_left = forest.indptr, forest.indices, forest.data, forest.default_left
+    category_indptr, category_bits = forest.category_indptr, forest.category_bits
     cdef bint oblique = cnp.PyArray_DIM(indptr, 0) > 0
     cdef Walk w
     memset(&w, 0, sizeof(Walk))
