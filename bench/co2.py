@@ -26,7 +26,7 @@ from hforest.co2.checks import candidates
 from hforest.co2.stump import schedule
 from hforest.core import dispatch
 from hforest.core.supervised import Limits, Target
-from hforest.growth.trees import Batch, Learned
+from hforest.growth.trees import Batch, Objective
 
 SHAPES = ((60000, 784, 10, 100), (20000, 256, 10, 100), (15000, 17, 26, 100))
 LR, NU, MOMENTUM = 0.01, 10.0, 0.9
@@ -148,8 +148,10 @@ def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any
     target = Target(y, None, n_classes)
 
     def grow(max_depth: int) -> None:
-        learned = Learned(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0, 0.0))
-        dispatch.backend("hforest.co2", x).grow(x, bins, learned, q, settings, None, Batch(0, 0, 1, None, []))
+        objective = Objective(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0, 0.0))
+        dispatch.backend("hforest.co2", x).grow(
+            x, bins, objective, q, settings, None, Batch(0, 0, 1, None, [])
+        )
 
     with hforest.unchecked():
         taken = side_by_side({"none": lambda: grow(0), "one": lambda: grow(1)}, repeats)

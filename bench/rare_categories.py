@@ -14,8 +14,8 @@ import hforest
 
 TARGETS = {
     "computers": "price", "psid7682": "wage", "gapminder": "life_expectancy", "mplsstops": "problem",
-    "wage": "wage", "ofp": "ofp", "medexp": "med", "deliveries": "time_to_delivery", "check_times": "check_time",
-    "benefits": "ui", "oj": "Purchase", "nasscds": "dead",
+    "wage": "wage", "ofp": "ofp", "medexp": "med", "deliveries": "time_to_delivery",
+    "check_times": "check_time", "benefits": "ui", "oj": "Purchase", "nasscds": "dead",
 }  # fmt: skip
 CLASSES = ("benefits", "mplsstops", "oj", "nasscds")
 

@@ -359,6 +359,92 @@ def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "docs" / f"{PAGES_OF_SEVERAL.get(subpackage, subpackage)}.md").exists()
 
 
+PAGE = ROOT / "docs" / "architecture.md"
+SOURCES = {".py", ".pyx", ".pxd", ".pyi", ".h", ".cu", ".cuh"}
+FLAT = {"core"}
+"""Subpackages of more than 30 files in a folder."""
+
+
+def blocks_of(text):
+    """Returns the lines of each code block of a page."""
+    return [block.splitlines()[1:] for block in text.split("```")[1::2]]
+
+
+def block_of(text, first):
+    """Returns the lines of the one code block whose first line starts with a word."""
+    (block,) = (lines for lines in blocks_of(text) if lines[0].startswith(first))
+    return block
+
+
+def layers_on(text):
+    """Returns the layers that a page shows, from the bottom up."""
+    return [set(re.findall(r"(\w+)/", line)) for line in reversed(block_of(text, "integrations"))]
+
+
+def folders_on(text):
+    """Returns the folders inside of subpackages that a page shows."""
+    rows = (line.split() for line in block_of(text, "tree/"))
+    return {first + folder.rstrip("/") for first, *rest in rows for folder in rest}
+
+
+def sources_by_folder():
+    """Returns the source files of each folder inside of a subpackage."""
+    files: dict[str, set[str]] = {}
+    for path in PACKAGE.glob("*/**/*"):
+        if path.suffix in SOURCES:
+            files.setdefault(path.parent.relative_to(PACKAGE).as_posix(), set()).add(path.name)
+    return files
+
+
+def files_on(text):
+    """Returns (folder, file) of all files of `growth` that a page shows."""
+    folders = ["growth"]
+    for line in block_of(text, "growth/")[1:]:
+        depth = (len(line) - len(line.lstrip())) // 2
+        if folder := re.match(r" *(\w+)/", line):
+            folders[depth:] = [folder[1]]
+        yield from (
+            ("/".join(folders[: depth + bool(folder)]), name) for name in re.findall(r"\w+\.\w+", line)
+        )
+
+
+def compare_page(text):
+    """Refuses a page that shows other layers, folders or files than there are."""
+    files = sources_by_folder()
+    assert layers_on(text) == LAYERS
+    assert folders_on(text) == {name for name in files if "/" in name}
+    shown = set(files_on(text))
+    assert {(folder, name) for folder, name in shown if name not in files[folder]} == set()
+    assert {folder for folder, _ in shown} >= {"growth", "growth/cpu", "growth/gpu"}
+
+
+def test_the_page_shows_the_folders():
+    compare_page(PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "fault"),
+    [
+        ("demo/  images/", "demo/  images/  cascade/"),
+        ("cascade/  stats/  tabular/", "cascade/  stats/"),
+        ("cpu/scorers/simd/  gpu/", "gpu/"),
+        ("hinge/    reference/", "hinge/    reference/  kernels/"),
+        ("small_nodes.py", "little_nodes.py"),
+        ("growing.py samples.py", "reference.py samples.py"),
+    ],
+)
+def test_a_page_with_a_fault_is_refused(shown, fault):
+    text = PAGE.read_text(encoding="utf-8")
+    assert shown in text
+    with pytest.raises(AssertionError):
+        compare_page(text.replace(shown, fault))
+
+
+def test_no_folder_has_more_than_30_files():
+    files = sources_by_folder()
+    assert {name for name, found in files.items() if len(found) > 30} == FLAT
+
+
 def functions(module):
     return {
         name: list(inspect.signature(f).parameters)

@@ -11,8 +11,14 @@ import hforest
 from hforest import tree
 from hforest.core import dispatch
 from hforest.growth import bootstrap_counts, grow_with_leaves, growing
+from hforest.growth.reference.leaves import LEAF_VALUES
+from hforest.tree.forest import LEAF_FIELDS
 
 pytestmark = pytest.mark.kernels
+
+
+def test_each_value_of_a_leaf_has_a_field():
+    assert len(LEAF_FIELDS) == LEAF_VALUES
 
 
 @pytest.fixture

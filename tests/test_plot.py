@@ -15,7 +15,7 @@ from matplotlib import pyplot  # noqa: E402
 import hforest  # noqa: E402
 import hforest.plot as hp  # noqa: E402
 from hforest import project, tree  # noqa: E402
-from hforest.plot import colours, labels, layout  # noqa: E402
+from hforest.plot import shared, trees  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 5))
@@ -70,7 +70,7 @@ def test_boxes_of_a_level_keep_their_distance(n_splits):
     for _ in range(10):
         left, right = random_tree(n_splits, rng)
         width = rng.uniform(1, 9, len(left))
-        centre = layout.tidy(left, right, width, 0.5)
+        centre = trees.tidy(left, right, width, 0.5)
         depth = depths(left, right)
         for level in range(depth.max() + 1):
             of_level = np.flatnonzero(depth == level)
@@ -85,10 +85,10 @@ def test_boxes_of_a_level_keep_their_distance(n_splits):
 def test_subtrees_stand_as_close_as_they_can():
     # A root with two splits whose inner leaves determine the distance.
     left, right = np.array([1, 3, 5, -1, -1, -1, -1]), np.array([2, 4, 6, -1, -1, -1, -1])
-    centre = layout.tidy(left, right, np.full(7, 2.0), 1.0)
+    centre = trees.tidy(left, right, np.full(7, 2.0), 1.0)
     assert centre.tolist() == [0, -3, 3, -4.5, -1.5, 1.5, 4.5]
     # A mirrored tree has mirrored positions.
-    mirrored = layout.tidy(right, left, np.full(7, 2.0), 1.0)
+    mirrored = trees.tidy(right, left, np.full(7, 2.0), 1.0)
     assert mirrored.tolist() == [0, 3, -3, 4.5, 1.5, -1.5, -4.5]
 
 
@@ -196,7 +196,7 @@ def node(**fields):
         threshold=np.array([fields.pop("threshold", 0.5)], np.float32),
         **fields,
     )
-    return labels.Labels(forest, ["size"], (), 3).split(0)
+    return trees.Labels(forest, ["size"], (), 3).split(0)
 
 
 def test_missing_values_and_categories_are_written():
@@ -216,22 +216,22 @@ def test_missing_values_and_categories_are_written():
 
 
 def test_leaves_are_coloured_by_class_and_share():
-    assert colours.of_shares(np.eye(3)) == pytest.approx(colours.of_classes(3))
-    pale, full = colours.of_shares(np.array([[0.6, 0.4], [0.9, 0.1]]))
+    assert shared.of_shares(np.eye(3)) == pytest.approx(shared.of_classes(3))
+    pale, full = shared.of_shares(np.array([[0.6, 0.4], [0.9, 0.1]]))
     assert (abs(1 - pale) <= abs(1 - full)).all()
     for n_classes in (2, 10, 11, 20, 26, 100):
-        found = colours.of_classes(n_classes)
+        found = shared.of_classes(n_classes)
         assert len(np.unique(found.round(6), axis=0)) == n_classes
         assert ((found >= 0) & (found <= 1)).all()
-    assert colours.of_text(np.array([1.0, 1, 1])) == "black"
-    assert colours.of_text(np.array([0.0, 0, 0.5])) == "white"
+    assert shared.of_text(np.array([1.0, 1, 1])) == "black"
+    assert shared.of_text(np.array([0.0, 0, 0.5])) == "white"
     extremes = np.array([-1e308, 1e308])
-    low, high = colours.of_values(extremes, *extremes)
+    low, high = shared.of_values(extremes, *extremes)
     assert low.tolist() == list(matplotlib.colormaps["viridis"](0.0)[:3])
     assert high.tolist() == list(matplotlib.colormaps["viridis"](1.0)[:3])
     frames = [t.get_bbox_patch().get_facecolor()[:3] for t in boxes(hp.tree(FOREST, 0))]
     leaf = int(np.flatnonzero(FOREST.feature[: nodes(FOREST, 0)] == -1)[0])
-    assert frames[leaf] == pytest.approx(colours.of_shares(FOREST.value[FOREST.left[leaf]][None])[0])
+    assert frames[leaf] == pytest.approx(shared.of_shares(FOREST.value[FOREST.left[leaf]][None])[0])
     assert frames[0] == (0.94, 0.94, 0.94)
 
 
@@ -350,7 +350,7 @@ def test_regions_ask_at_the_centres_of_pixels():
     assert points.shape == (16, 2)
     assert points[0] == pytest.approx([-0.16 + 0.29, 8.4 + 2.9])
     assert points[4:8, 0] == pytest.approx(points[:4, 0])
-    first, second = colours.of_classes(2)
+    first, second = shared.of_classes(2)
     image = ax.images[0].get_array()
     np.testing.assert_allclose(image[:, :2], np.broadcast_to(first, (4, 2, 3)))
     np.testing.assert_allclose(image[:, 2:], np.broadcast_to(second, (4, 2, 3)))
@@ -366,7 +366,7 @@ def test_regions_draw_samples_and_name_their_classes():
     assert [len(c.get_offsets()) for c in ax.collections] == [(y == 0).sum(), (y == 2).sum()]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["_a", "$c"]
     ax.figure.canvas.draw()
-    of_class = colours.of_classes(3)[2]
+    of_class = shared.of_classes(3)[2]
     assert ax.collections[1].get_facecolor()[0, :3] == pytest.approx(of_class)
 
 

@@ -10,12 +10,15 @@ import row_comms
 
 from hforest import hinge, scale
 from hforest.growth.by_level import parts
-from hforest.growth.trees import Projected, Trees
+from hforest.growth.trees import Trees
 from hforest.scale.rows import messages
 from hforest.scale.rows.communicators import OneWorker
 from hforest.scale.rows.workers import Workers
 
-TREES = Trees(*(np.arange(3, dtype=t) for t in ("i8", "i4", "f4", "i4", "f4", "f4", "u1", "i8", "u4")))
+TREES = Trees(
+    tree_start=np.arange(3), feature=np.arange(3, dtype=np.int32), threshold=np.arange(3.0), left=np.arange(3),
+    value=np.ones((3, 2)), gain=np.arange(3.0), indptr=np.arange(3), indices=np.arange(2), data=np.arange(2.0),
+)  # fmt: skip
 VALUES = [
     None, True, -3, 2**70, 0.1, float("inf"), "text \u00fc", [1, [2.5, None]], (1, ("a",)), [], (),
     {"a": 1, (0, 3): np.arange(4)},
@@ -25,7 +28,7 @@ VALUES = [
     messages.Failure("ValueError", "x: expected"),
     parts.Description(3, 2, 8, np.zeros(2, bool), [None, np.arange(2.0)], 2, np.arange(2), None, 3, 1, 12, np.ones(2, bool)),
     parts.Gathered(np.array([0, 2]), np.zeros((3, 2), np.uint8), np.zeros(2, np.int32), None, np.ones(2, np.int32)),
-    TREES, Projected(TREES, np.arange(3), np.arange(2), np.arange(2.0)),
+    TREES, TREES._replace(default_left=np.arange(3, dtype=np.uint8)),
     [hinge.RowGradient(np.arange(2), np.ones((2, 3)))], hinge.Parameters(*(np.ones((1, 1)) for _ in range(3))),
     hinge.AdamState(*(np.ones((1, 1)) for _ in range(6))),
 ]  # fmt: skip

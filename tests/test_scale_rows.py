@@ -32,7 +32,7 @@ from hforest.growth.by_level import (
     units,
 )
 from hforest.growth.by_level.best_splits import best_splits
-from hforest.growth.trees import Batch, Learned, Roots, as_forest, joined
+from hforest.growth.trees import Batch, Objective, Roots, as_forest, joined
 from hforest.scale.rows import communicators, workers
 
 N_TREES = 3
@@ -418,9 +418,11 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         n_left = int((side == side.min()).sum())
         both = levels.child_keys(np.array([root], np.uint64))[0]
         roots = Roots(np.array([0, n_left, 60]), both, np.full(2, 60.0), np.ones(2, np.int64))
-        learned = Learned(supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1))
+        objective = Objective(
+            supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1)
+        )
         part = bins._replace(bins=np.ascontiguousarray(bins.bins[:, order]))
-        left, right = unchecked.grow_below(part, learned, roots, max_features=3)
+        left, right = unchecked.grow_below(part, objective, roots, max_features=3)
         tree = nodes.Tree()
         first = tree.make_split(
             0, nodes.Split(int(whole.feature[0]), float(whole.threshold[0]), float(whole.gain[0]),
@@ -428,7 +430,7 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
         dtype = np.dtype(dtype)
-        same(whole, as_forest(joined([tree.arrays(3, dtype, True, False)], 3, dtype, False), 7))
+        same(whole, as_forest(joined([tree.grown(3, dtype, True, False)], dtype), 7))
         assert Batch(0, 0, 1, None, []).roots is None
 
 

@@ -11,6 +11,7 @@ from ..core import check, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any, trusted
+from ..tree.forest import of_leaves
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest, such as `growth.grow`; functools.partial binds settings."""
@@ -57,21 +58,21 @@ def part(forest: Forest, first: int, last: int) -> Forest:
     oblique = bool(forest.indptr.size)
     entries = slice(int(forest.indptr[a]), int(forest.indptr[b])) if oblique else slice(0, 0)
     sets = forest.category_indptr
-    words = slice(int(sets[a]), int(sets[b])) if sets.size else slice(0, 0)
+    bits = slice(int(sets[a]), int(sets[b])) if sets.size else slice(0, 0)
     return Forest(
         n_features=forest.n_features,
         tree_start=forest.tree_start[first : last + 1] - a,
         feature=forest.feature[a:b],
         threshold=forest.threshold[a:b],
         left=forest.left[a:b],
-        value=forest.value[rows],
+        **of_leaves(forest, rows),
         gain=forest.gain[a:b],
         indptr=forest.indptr[a : b + 1] - entries.start if oblique else forest.indptr,
         indices=forest.indices[entries],
         data=forest.data[entries],
         default_left=forest.default_left[a:b],
-        category_indptr=sets[a : b + 1] - words.start if words.stop > words.start else sets[:0],
-        category_bits=forest.category_bits[words],
+        category_indptr=sets[a : b + 1] - bits.start if bits.stop > bits.start else sets[:0],
+        category_bits=forest.category_bits[bits],
     )
 
 

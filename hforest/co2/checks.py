@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, Bootstrap, FloatArray, IntArray, Task
-from ..core.in_place import Windows
+from ..core.in_place import PlacedWindows
 from ..growth.settings import most_drawn
 
 MAX_MAGNITUDE = 1e15
@@ -53,15 +53,14 @@ def target_and_weight(
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:
     """Returns the labels or targets of the samples x, and their weights."""
-    goal = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
-    learned: Any = goal.targets if goal.labels is None else goal.labels
-    check.same_device(x=x.x if isinstance(x, Windows) else x, y=learned)
-    return goal, weight_of(learned, sample_weight, some_above_0=some_above_0)
+    target = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
+    check.same_device(x=x.x if isinstance(x, PlacedWindows) else x, y=target.y)
+    return target, weight_of(target.y, sample_weight, some_above_0=some_above_0)
 
 
-def weight_of(learned: Array, sample_weight: ArrayLike | None, *, some_above_0: bool = True) -> FloatArray:
+def weight_of(y: Array, sample_weight: ArrayLike | None, *, some_above_0: bool = True) -> FloatArray:
     """Returns the weights of samples with these labels or targets."""
-    weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
+    weight = supervised.sample_weight(sample_weight, y, MAX_MAGNITUDE, some_above_0=some_above_0)
     moderate_weight("sample_weight", weight)
     return weight
 

@@ -8,7 +8,7 @@ import numpy as np
 from .. import growth
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, Bootstrap, ClassWeight, CO2Features, FloatArray
-from ..core.in_place import Windows, rows_of
+from ..core.in_place import PlacedWindows, rows_of
 from ..core.keywords import shared
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
@@ -16,7 +16,7 @@ from ..growth import Samples, TreeSettings, unchecked
 from ..growth.bins import Bins
 from ..growth.samples import check_dense
 from ..growth.settings import Growth, check_bootstrap, check_limits, check_windows
-from ..growth.trees import Learned
+from ..growth.trees import Objective
 from ..tree import Forest
 from ..tree.forest import marked
 from . import checks, units
@@ -132,9 +132,9 @@ def grow(
     source = growth.samples(x)
     check_windows(source, task)
     x = source.matrix() if source.are_windows else check_dense(source)
-    numbers: Any = x.x if isinstance(x, Windows) else x
+    numbers: Any = x.x if isinstance(x, PlacedWindows) else x
     backend = dispatch.backend(_PACKAGE, numbers)
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         check.require(
             oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows into an array"
         )
@@ -159,16 +159,23 @@ def grow(
         limits = limits._replace(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
-    learned, seed = Learned(target, weight, number, limits), check.seed(settings["rng"])
+    objective, seed = Objective(target, weight, number, limits), check.seed(settings["rng"])
     # Frees the converted arrays, unless the caller keeps them.
     del source
     if bins is not None:
         numbers = x
     checked = Growth(
-        growth.Samples(x, numbers, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress
+        growth.Samples(x, numbers, x.dtype),
+        objective,
+        n_trees,
+        first_tree,
+        splitter,
+        bootstrap,
+        seed,
+        progress,
     )
 
-    grow_some = partial(backend.grow, x, bins, learned, n_candidates, rounds, oc1)
+    grow_some = partial(backend.grow, x, bins, objective, n_candidates, rounds, oc1)
     # Trees take long: on the CPU a batch has at most one tree per thread, so that an interrupt ends soon.
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, checked, batch)
@@ -182,7 +189,7 @@ def _encoded(
 ) -> tuple[Units | None, FloatArray | units.StandardizedWindows, Bins | None]:
     """Returns the units of the columns, if standardised; the columns in these units; and bins of arrays."""
     of_x = units.of_samples(x, weight) if standardize else None
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         as_they_are = Units(np.zeros(x.shape[1]), np.ones(x.shape[1]))
         return of_x, units.StandardizedWindows(x, as_they_are if of_x is None else of_x), None
     x = x if of_x is None else standardized(x, of_x)

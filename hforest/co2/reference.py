@@ -303,9 +303,9 @@ def fit_oc1(samples, n_outputs, criterion, min_leaf, least_weight, search, key, 
     w[:] = _Search(x, node, min_leaf).fit([float(a) for a in w], search.restarts, search.jumps, key)
 
 
-def grow(x, bins, learned, max_features, schedule, search, batch):
+def grow(x, bins, objective, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does."""
-    (labels, targets, n_outputs), _, _, limits, _ = learned
+    (labels, targets, n_outputs), _, _, limits, _ = objective
     min_leaf, real = limits.min_samples_leaf, x.dtype.type
     kinds = kinds_of(bins)
     with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
@@ -350,4 +350,4 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
             return start
         return Split((index, factor), lambda s: not right[s], node.gain(score), float(limit))
 
-    grow_batch(split, bins.bins, learned, batch, x.dtype, True, False)
+    grow_batch(split, bins.bins, objective, batch, x.dtype, True, False)

@@ -89,9 +89,9 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
 class _Part(NamedTuple):
     """Training and validation samples of the forests."""
 
-    learning: IntArray | None
+    training: IntArray | None
     """Numbers of the training samples; None: all."""
-    held: IntArray
+    validation: IntArray
     """Numbers of the validation samples."""
     counts: IntArray | None
     """(n_trees, n_samples) in-bag counts, or None if validation samples are held out."""
@@ -102,10 +102,10 @@ class _Part(NamedTuple):
 
     def error(self, forest: Forest, x: FloatArray, y: Array, task: Task) -> float:
         if self.counts is None:
-            p = tree.predict(forest, x[self.held])
+            p = tree.predict(forest, x[self.validation])
         else:
-            p = out_of_bag_values(forest, tree.apply(forest, x), self.counts)[self.held]
-        return _error(p, y[self.held], task)
+            p = out_of_bag_values(forest, tree.apply(forest, x), self.counts)[self.validation]
+        return _error(p, y[self.validation], task)
 
 
 def _held_out(n: int, share: float, seed: int) -> _Part:
@@ -205,9 +205,8 @@ def search(
     check.function("checkpoint", checkpoint, "trials")
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
-    goal = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
-    learned: Any = goal.targets if goal.labels is None else goal.labels
-    n_classes = None if goal.labels is None else goal.n_outputs
+    target = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
+    n_classes = None if target.labels is None else target.n_outputs
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
     rows = [] if trials is None else _tried(trials)
@@ -215,7 +214,7 @@ def search(
     part = (
         _bootstraps(len(x), n_trees, fixed, seed) if held_out is None else _held_out(len(x), held_out, seed)
     )
-    x_grow, y_grow = (x, learned) if part.learning is None else (x[part.learning], learned[part.learning])
+    x_grow, y_grow = (x, target.y) if part.training is None else (x[part.training], target.y[part.training])
     with reporting(progress, len(grid), "trial") as report:
         for setting in grid:
             if setting in tried:
@@ -225,7 +224,7 @@ def search(
                     x_grow, y_grow, n_trees, nu=setting[0], lr=setting[1], max_features=setting[2], task=task,
                     n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
-            rows.append((*setting, part.error(forest, x, learned, task)))
+            rows.append((*setting, part.error(forest, x, target.y, task)))
             if checkpoint is not None:
                 checkpoint(_trials(rows))
             if not report(sum(row[:3] in grid for row in rows)):

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import dispatch
 from ..core.aliases import Array, FloatArray
-from ..core.in_place import Windows, rows_of
+from ..core.in_place import PlacedWindows, rows_of
 from ..core.units import Units
 from ..tree import Forest
 
@@ -18,12 +18,12 @@ _ROUNDED = 1e-13  # fraction of a column's mean: deviations that rounding leaves
 class StandardizedWindows(NamedTuple):
     """Windows whose numbers are standardised when they are read."""
 
-    windows: Windows
+    windows: PlacedWindows
     units: Units
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Samples and columns."""
+        """(n_samples, n_columns)."""
         return self.windows.shape
 
     @property
@@ -32,17 +32,17 @@ class StandardizedWindows(NamedTuple):
         return self.windows.dtype
 
 
-def _some(a: Array | Windows, which: slice | Array) -> Array:
+def _some(a: Array | PlacedWindows, which: slice | Array) -> Array:
     """Returns some rows of a matrix, on the host; of windows a copy."""
-    if isinstance(a, Windows):
+    if isinstance(a, PlacedWindows):
         return rows_of(a._replace(base=a.base[which]))
     return dispatch.to_numpy(a[which])
 
 
-def _statistics(a: Array | Windows, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _statistics(a: Array | PlacedWindows, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns means and deviations (0 for constants) of the columns of a, over rows of positive weight."""
     # On the host, so that a forest does not depend on the order in which a GPU adds.
-    if isinstance(a, Windows):
+    if isinstance(a, PlacedWindows):
         a = a._replace(base=a.base[weight > 0])
     else:
         a = dispatch.to_numpy(a if bool((weight > 0).all()) else a[weight > 0])
@@ -58,7 +58,7 @@ def _statistics(a: Array | Windows, weight: FloatArray) -> tuple[FloatArray, Flo
     return mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0)
 
 
-def of_samples(x: FloatArray | Windows, weight: FloatArray) -> Units:
+def of_samples(x: FloatArray | PlacedWindows, weight: FloatArray) -> Units:
     """Returns the units of the columns of x (n, n_features), over samples of positive weight (n,)."""
     mean, deviation = _statistics(x, weight)
     return Units(mean, np.where(deviation > 0, deviation, 1.0))
@@ -89,13 +89,13 @@ def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:
     block = max(1, _VALUES // len(x.mean))  # nodes
     for first in range(0, len(feature), block):
         begin = indptr[first : first + block + 1]
-        of, some = slice(first, first + block), slice(begin[0], begin[-1])
+        nodes, some = slice(first, first + block), slice(begin[0], begin[-1])
         node = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
         scaled, largest = data[some] / x.deviation[indices[some]], np.zeros(len(begin) - 1)
-        np.add.at(shift[of], node, scaled * x.mean[indices[some]])
+        np.add.at(shift[nodes], node, scaled * x.mean[indices[some]])
         np.maximum.at(largest, node, np.abs(scaled))
-        exponent[of] = -np.frexp(largest)[1]
-        data[some] = np.ldexp(scaled, exponent[of][node])
+        exponent[nodes] = -np.frexp(largest)[1]
+        data[some] = np.ldexp(scaled, exponent[nodes][node])
     oblique = feature == -2
     threshold[oblique] = np.ldexp(threshold + shift, exponent)[oblique]
     forest = forest._replace(threshold=xp.asarray(threshold.astype(real)), data=xp.asarray(data))

@@ -26,7 +26,7 @@ class Unconverted(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
+        """(n_rows, n_columns)."""
         return self.source.shape[0], self.source.shape[1]
 
     def rows(

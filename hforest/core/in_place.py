@@ -9,7 +9,7 @@ from . import check, machine
 from .aliases import Array, FloatArray, IntArray
 
 
-class Windows(NamedTuple):
+class PlacedWindows(NamedTuple):
     """Samples that are parts of the rows of an array, read in place.
 
     Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
@@ -24,7 +24,7 @@ class Windows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of samples and columns."""
+        """(n_samples, n_columns)."""
         return len(self.base), len(self.offset)
 
     @property
@@ -34,14 +34,14 @@ class Windows(NamedTuple):
 
 
 class InPlace:
-    """Base of samples whose attribute `x` is Windows, which functions that apply forests read in place."""
+    """Base of samples whose attribute `x` is PlacedWindows, which walks of forests read in place."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def x(self) -> Any:
-        """The Windows."""
+        """The windows."""
 
 
 def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
@@ -67,7 +67,7 @@ def read_only(a: Any, once: dict[int, np.ndarray] | None = None) -> Any:
     return a
 
 
-def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:
+def rows_of(windows: PlacedWindows, columns: slice | Array = slice(None)) -> FloatArray:
     """Returns a copy of windows: (n_samples, n_columns), by default with all columns."""
     return windows.x.reshape(-1)[windows.base[:, None] + windows.offset[columns]]
 

@@ -31,7 +31,7 @@ COUNTERPARTS = {
 """Counterpart of a keyword of another library, or of an earlier keyword."""
 
 _PLACE = "**settings\n    The items of `hforest.growth.Settings`.\n"
-"""What stands in a docstring for the texts of the items."""
+"""The text of a docstring that `shared` replaces by the texts of the items."""
 
 
 def shared(

@@ -119,7 +119,7 @@ def structs(source: str) -> dict[str, Struct]:
                     f"`{declaration};`; declare each pointer separately, and only members of these types"
                 )
             types |= dict.fromkeys(match[2].split(", "), match[1])
-        codes = [_CODE.get(of, "N") for of in types.values()]
+        codes = [_CODE.get(kind, "N") for kind in types.values()]
         layout = struct.Struct("".join(codes))
         is_number = tuple(code != "N" for code in codes)
         declared[name] = Struct(types, is_number, layout, np.dtype(f"V{layout.size}"))
@@ -139,11 +139,11 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
         raise TypeError(
             f"{name}: expected the members {there} of gpu.cu, got {here}; declare the same members in both"
         )
-    words = [
+    values = [
         value if number else 0 if value is None else address(value)
         for value, number in zip(a, is_number, strict=True)
     ]
-    return np.frombuffer(layout.pack(*words), dtype)
+    return np.frombuffer(layout.pack(*values), dtype)
 
 
 class CupyCompiler:

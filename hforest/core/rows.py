@@ -4,12 +4,12 @@ import numpy as np
 
 from . import blocks, machine, sparse, supervised
 from .aliases import Array, ArrayLike, FloatArray
-from .in_place import InPlace, Windows
+from .in_place import InPlace, PlacedWindows
 
 
 def readable(
     x: ArrayLike, dtype: np.dtype, missing: bool, remedy: str
-) -> tuple[FloatArray | Windows | sparse.Compressed | blocks.Unconverted, dict[str, Array]]:
+) -> tuple[FloatArray | PlacedWindows | sparse.Compressed | blocks.Unconverted, dict[str, Array]]:
     """Returns the samples of an argument x in `dtype`, and the arrays of the caller that x is, by name.
 
     Samples are finite, or NaN if `missing` allows it. A large x that needs a conversion is converted and

@@ -11,7 +11,7 @@ class Criterion(NamedTuple):
 
     name: str
     number: int
-    """Its number on all backends."""
+    """Number of the criterion in kernels of all backends (core/score.h)."""
     task: Task
 
 

@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Samples and features."""
+        """(n_samples, n_features)."""
         return self.stored.n_minor, len(self.stored.indptr) - 1
 
     @property

@@ -261,6 +261,11 @@ class Target(NamedTuple):
     n_outputs: int
     """Number of classes or targets."""
 
+    @property
+    def y(self) -> Any:
+        """The labels, or the targets."""
+        return self.targets if self.labels is None else self.labels
+
 
 def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
     """Returns the labels or targets `y` of `n` samples; `n_classes` is for classification only."""
@@ -270,8 +275,8 @@ def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float 
         return Target(numbers, None, n_classes)
     alone = 'None with task="regression"'
     check.require(n_classes is None, "n_classes", alone, repr(n_classes), "leave it out")
-    goals = targets("y", y, n, most)
-    return Target(None, goals, goals.shape[1])
+    numbers = targets("y", y, n, most)
+    return Target(None, numbers, numbers.shape[1])
 
 
 # ------------------------------------------------------------------------------------------- weights
@@ -359,7 +364,7 @@ def in_range(weight: FloatArray) -> tuple[FloatArray, int]:
     return xp.ldexp(weight, exponent), exponent
 
 
-def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArray:
+def class_weight(weight: Any, target: Target, of_samples: FloatArray) -> FloatArray:
     """Returns `of_samples` times the weights of the classes, times a power of two if they are extreme.
 
     `weight` is None, "balanced" (classes that occur get equal weight), a mapping from labels (others have 1),
@@ -368,14 +373,14 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     if weight is None:
         return of_samples
     check.require(
-        goal.labels is not None, "class_weight", 'None with task="regression"', "class weights",
+        target.labels is not None, "class_weight", 'None with task="regression"', "class weights",
         "pass sample_weight instead",
     )  # fmt: skip
-    n_classes, xp = goal.n_outputs, array_module(of_samples)
+    n_classes, xp = target.n_outputs, array_module(of_samples)
     if isinstance(weight, str):
         check.choice("class_weight", weight, ("balanced",))
         # Summed on the host in the order of samples, so that results are bit-identical on every device.
-        of_class = np.bincount(to_numpy(goal.labels), to_numpy(of_samples), n_classes)
+        of_class = np.bincount(to_numpy(target.labels), to_numpy(of_samples), n_classes)
         share = of_class.sum() / max(1, np.count_nonzero(of_class))
         factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
     elif isinstance(weight, Mapping):
@@ -396,7 +401,7 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     # Products of extreme numbers would leave the range of float64.
     of_samples, _ = scaled_weight(of_samples, None, _FLOAT64, 1)
     factor, _ = scaled_weight(xp.asarray(factor), None, _FLOAT64, 1)
-    total = of_samples * factor[goal.labels]
+    total = of_samples * factor[target.labels]
     above_0 = (total > 0).any()
     check.require(
         above_0,

@@ -113,7 +113,7 @@ static int hf_stopped(hf_watch *w) {
     return hf_has_stopped(w);
 }
 
-/* The same, but only after HF_WORK steps, which are counted in *n_steps. */
+/* Does the work of the function above only after HF_WORK steps, which are counted in *n_steps. */
 HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
     *n_steps += more;
     if (*n_steps < HF_WORK) return 0;

@@ -9,7 +9,7 @@ from . import check
 from .aliases import FloatArray
 
 Ints = int | tuple[int, ...]
-"""One number for all axes of space, or one per axis."""
+"""A setting of windows: one number for all axes of space, or a number for each axis."""
 
 
 class Windows(NamedTuple):

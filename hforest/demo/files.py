@@ -29,9 +29,9 @@ class Data(NamedTuple):
     y_train: IntArray
     """(n_samples,) int32: places of the labels in `classes`."""
     x_test: FloatArray
-    """As x_train."""
+    """(n_test, n_inputs) float32."""
     y_test: IntArray
-    """As y_train."""
+    """(n_test,) int32: places of the labels in `classes`."""
     classes: np.ndarray
     """(n_classes,) the labels as they were given, ascending."""
 
@@ -186,8 +186,8 @@ def _encoded(
             "store class labels: targets of a regression need --kind table --task regression"
         )
     places = places.reshape(-1).astype(np.int32)
-    learned, tested = np.split(places, [len(y_train)])
-    occurs = np.bincount(learned, minlength=len(classes)) > 0
+    train, test = np.split(places, [len(y_train)])
+    occurs = np.bincount(train, minlength=len(classes)) > 0
     if not occurs.all():
         absent = classes[~occurs]
         named = ", ".join(repr(label.item()) for label in absent[:5]) + (", ..." if len(absent) > 5 else "")
@@ -195,7 +195,7 @@ def _encoded(
             f"{path}: expected test labels that occur in training, got {named} only in y_test; drop those "
             "samples, or split the data again"
         )
-    return learned, tested, classes
+    return train, test, classes
 
 
 def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Data:
@@ -271,10 +271,10 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
     _check_data(data)
     n = len(data.x_train)
     n_rows = check.integer("n_rows", n_rows, 1, n - 1)
-    held = np.zeros(n, bool)
-    held[check.generator(rng).permutation(n)[:n_rows]] = True
+    in_test = np.zeros(n, bool)
+    in_test[check.generator(rng).permutation(n)[:n_rows]] = True
     x, y = data.x_train, data.y_train
-    return Data(x[~held], y[~held], x[held], y[held], data.classes)
+    return Data(x[~in_test], y[~in_test], x[in_test], y[in_test], data.classes)
 
 
 def _check_data(data: Data) -> None:

@@ -39,13 +39,13 @@ class Bins(NamedTuple):
     """(n_columns, n_bins) float64: least value of each bin; later entries repeat that of the last bin.
     (1, n_bins) for windows; one row for a sparse matrix, see `Stored`. Without entries: no tables."""
     high: FloatArray
-    """Greatest value of each bin, as low; for exact bins the same array."""
+    """Greatest value of each bin, in the shape of low; for exact bins the array low itself."""
     dtype: np.dtype
     """Dtype of the values and of thresholds, float32 or float64."""
     base: IntArray | None = None
-    """As in `Windows`; None for other samples."""
+    """(n_samples,) int64: start of each window in the row of bins; None for other samples than windows."""
     offset: IntArray | None = None
-    """Likewise."""
+    """(n_columns,) int64: distance of a window's columns from its start; None for other samples."""
     missing: IntArray | None = None
     """(n_columns,) int64: bin of a column's missing values, its last one, which is not in low and high;
     -1 for a column without. None: no column has missing values or categories."""
@@ -62,7 +62,7 @@ class Bins(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Samples and columns."""
+        """(n_samples, n_columns)."""
         if self.stored is not None:
             return self.stored.n_samples, len(self.stored.indptr) - 1
         if self.base is None or self.offset is None:

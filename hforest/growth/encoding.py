@@ -28,11 +28,11 @@ class Readable(Protocol):
 
     @property
     def categorical(self) -> np.ndarray | None:
-        """Which columns are categories; None if none are."""
+        """(n_columns,) bool: whether a column is categories. None: none is."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether any columns have a bin for each distinct value."""
+        """Whether each distinct value of any column has a bin of its own."""
 
     def columns(self, which: slice | Array) -> Array:
         """Returns some columns in the dtype."""

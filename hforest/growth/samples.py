@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from ..core.in_place import InPlace, Windows, check_places, read_only, rows_of
+from ..core.in_place import InPlace, PlacedWindows, check_places, read_only, rows_of
 from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
@@ -154,10 +154,10 @@ class Samples:
             return self.once("on demand", (), lambda: read_only(encoding.on_demand(self)))
         return self.bins(tables=tables)
 
-    def _matrix(self) -> FloatArray | Columns | Windows:
+    def _matrix(self) -> FloatArray | Columns | PlacedWindows:
         return self._x
 
-    def matrix(self) -> FloatArray | Columns | Windows:
+    def matrix(self) -> FloatArray | Columns | PlacedWindows:
         """Returns the numbers as a C-contiguous array, as a sparse matrix or as windows."""
         if self._categorical is not None:
             raise _no_numbers("columns of categories")
@@ -193,7 +193,7 @@ class NoArraySamples(Samples):
             f"{type(self._x).__name__} in place of numbers: pass the data that the samples were made from"
         )
 
-    def _matrix(self) -> FloatArray | Columns | Windows:
+    def _matrix(self) -> FloatArray | Columns | PlacedWindows:
         raise _no_numbers(type(self._x).__name__)
 
 
@@ -239,7 +239,7 @@ class WindowSamples(NoArraySamples, InPlace):
     def columns(self, which: slice | Array) -> Array:
         return rows_of(self._x, which)
 
-    def _matrix(self) -> Windows:
+    def _matrix(self) -> PlacedWindows:
         return self._x
 
     def _encode(self, tables: bool) -> Bins:
@@ -361,14 +361,14 @@ def _windows(x: ArrayLike, windows: Any, max_bins: int | None) -> WindowSamples:
     numbers, has_missing = supervised.samples_or_missing("x", x)
     check.same_device(x=numbers, base=base, offset=offset)
     check_places(base, offset, numbers.size)
-    placed = Windows(numbers, base, offset)
+    placed = PlacedWindows(numbers, base, offset)
     return WindowSamples(placed, numbers, numbers.dtype, max_bins, has_missing=has_missing)
 
 
 def check_dense(source: Samples) -> FloatArray:
     """Returns the numbers of dense, finite samples as a C-contiguous array."""
     x = source.matrix()
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         raise TypeError("x: expected an array of real numbers, got windows; copy them into an array")
     if isinstance(x, Columns):
         raise TypeError("x: expected an array of real numbers, got a sparse matrix; pass x.toarray()")

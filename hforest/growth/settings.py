@@ -21,7 +21,7 @@ from ..core.aliases import (
 from ..core.progress import check_progress
 from ..core.projections import Distribution, check_distribution, check_projections
 from .samples import Samples
-from .trees import Learned
+from .trees import Objective
 
 SPLITTERS = ("best", "random")
 MAX_POISSON = 12
@@ -124,10 +124,10 @@ class Settings(TreeSettings, total=False):
 
 
 class Growth(NamedTuple):
-    """Checked settings of a growth."""
+    """Checked samples, objective and settings of a call of `hforest.grow`."""
 
     samples: Samples
-    learned: Learned
+    objective: Objective
     n_trees: int
     first_tree: int
     """Number of the first tree."""
@@ -139,7 +139,7 @@ class Growth(NamedTuple):
     order: IntArray | None = None
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
-    """As in `Batch`."""
+    """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
 
 
 def check_limits(settings: TreeSettings) -> supervised.Limits:
@@ -218,7 +218,7 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
-def check_learned(
+def check_objective(
     y: ArrayLike,
     beside: Array,
     n_samples: int,
@@ -230,21 +230,20 @@ def check_learned(
     criterion: Criterion | None,
     limits: supervised.Limits,
     dtype: np.dtype,
-) -> Learned:
+) -> Objective:
     """Returns labels or targets on the device of the array `beside`, sample weights, and settings.
 
     `dtype` is that of the forest.
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
     target = supervised.target(y, n_samples, task, n_classes, most)
-    learned: Any = target.targets if target.labels is None else target.labels
-    check.same_device(x=beside, y=learned)
-    weight = supervised.sample_weight(sample_weight, learned)
+    check.same_device(x=beside, y=target.y)
+    weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    return Learned(target, weight, supervised.criterion(criterion, task), limits)
+    return Objective(target, weight, supervised.criterion(criterion, task), limits)
 
 
 def check_growth(
@@ -264,7 +263,7 @@ def check_growth(
     limits = check_limits(settings)
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
-    learned = check_learned(
+    objective = check_objective(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
         sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
         limits=limits, dtype=samples.dtype,
@@ -272,14 +271,14 @@ def check_growth(
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     # Gains in the dtype must be in range.
     _, scale = supervised.scaled_weight(
-        learned.sample_weight, learned.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
+        objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
     )
-    weight, exponent = supervised.in_range(learned.sample_weight)
+    weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    learned = learned._replace(sample_weight=weight, scale=scale - exponent)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
     return Growth(
-        samples, learned, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
+        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )
 
 

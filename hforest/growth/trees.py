@@ -1,6 +1,6 @@
 """Input and output of tree growth, as tuples of arrays."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -9,46 +9,59 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
 from ..tree import Forest
+from ..tree.forest import LEAF_FIELDS, OPTIONAL
 
 NO_DEFAULTS = check.NO_DEFAULTS
 
 
+class GrownTree(NamedTuple):
+    """A grown tree, breadth-first, as the backends without a type of their own append it to `Batch.trees`."""
+
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    gain: FloatArray
+    value: FloatArray
+    """(n_leaves * width,): rows of leaves (leaf.h)."""
+    first_entry: IntArray | None = None
+    """(n_nodes,) int64: start of each projection; None, as the next two, without projections."""
+    indices: IntArray | None = None
+    data: FloatArray | None = None
+    default_left: IntArray | None = None
+    """None, as the next two, without missing values and categories."""
+    n_words: IntArray | None = None
+    """(n_nodes,): number of words of each set of categories."""
+    words: IntArray | None = None
+
+
 class Trees(NamedTuple):
-    """Grown trees as the arrays of a `hforest.tree.Forest` of features."""
+    """Grown trees as the arrays of a `hforest.tree.Forest`."""
 
     tree_start: IntArray
     feature: IntArray
     threshold: FloatArray
     left: IntArray
     value: FloatArray
+    """(n_leaves, width): rows of leaves (leaf.h)."""
     gain: FloatArray
+    indptr: IntArray
+    indices: IntArray
+    data: FloatArray
     default_left: IntArray = NO_DEFAULTS[0]
     category_indptr: IntArray = NO_DEFAULTS[1]
     category_bits: IntArray = NO_DEFAULTS[2]
 
 
-class Projected(NamedTuple):
-    """Grown trees on projections, as the arrays of a `hforest.tree.Forest`."""
-
-    trees: Trees
-    indptr: IntArray
-    indices: IntArray
-    data: FloatArray
-
-
-def as_forest(arrays: tuple[Array, ...], n_features: int) -> Forest:
-    """Returns the result of `joined` as a forest of samples of n_features columns."""
-    xp, threshold, n = array_module(arrays[0]), arrays[2], len(Trees._fields)
-    entries = arrays[n:] or (xp.zeros(0, np.int64), xp.zeros(0, np.int32), xp.zeros(0, threshold.dtype))
-    indptr, indices, data = entries
-    return Forest(
-        xp.array(n_features, np.int64), **Trees(*arrays[:n])._asdict(), indptr=indptr, indices=indices,
-        data=data,
-    )  # fmt: skip
+def as_forest(trees: Trees, n_features: int) -> Forest:
+    """Returns trees as a forest of samples of n_features columns."""
+    xp = array_module(trees.feature)
+    rows = trees.value.reshape(len(trees.value), len(LEAF_FIELDS), -1)
+    of_leaves = {name: xp.ascontiguousarray(rows[:, i]) for i, name in enumerate(LEAF_FIELDS)}
+    return Forest(**{**trees._asdict(), **of_leaves, "n_features": xp.array(n_features, np.int64)})
 
 
-class Learned(NamedTuple):
-    """Checked labels or targets, weights, criterion and limits of trees."""
+class Objective(NamedTuple):
+    """What trees are grown for: checked labels or targets, weights, criterion and limits."""
 
     target: Target
     sample_weight: FloatArray
@@ -83,7 +96,7 @@ class Roots(NamedTuple):
     depth: IntArray
     """(n_trees,) int64: depth of the node there."""
     unit: RootUnits | None = None
-    """None for labels."""
+    """Units of the nodes for targets; None for labels."""
 
 
 class Batch(NamedTuple):
@@ -104,44 +117,38 @@ class Batch(NamedTuple):
     it, and not for windows."""
 
 
-def joined(
-    trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
-) -> tuple[Array, ...]:
-    """Returns the arrays of `Trees`, and with projections `indptr`, `indices` and `data` of a Forest.
+def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
+    """Returns grown trees in one record, with the dtype of the forest."""
+    xp = array_module(trees[0].feature)
 
-    A tree is (feature, threshold, left, gain, value), then with projections (indptr without its end, indices,
-    data), then with missing values or categories (default_left, words of each node's set of categories, all
-    words).
-    """
-    xp = array_module(trees[0][0])
-    feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))
-    tree_start = xp.asarray(np.cumsum([0, *(len(tree[0]) for tree in trees)], dtype=np.int64))
-    defaults: tuple[Array, ...] = tuple(xp.asarray(a) for a in NO_DEFAULTS)
-    at = 8 if projected else 5
-    if len(trees[0]) > at:
-        default_left, n_words, words = (
-            xp.concatenate([tree[i] for tree in trees]) for i in range(at, at + 3)
-        )
-        defaults = (default_left, *defaults[1:])
+    def whole(name: str) -> Array:
+        arrays = [getattr(tree, name) for tree in trees]
+        return xp.zeros(0, np.int64) if arrays[0] is None else xp.concatenate(arrays)
+
+    entries, n_leaves = np.zeros(len(trees) + 1, np.int64), sum(len(tree.feature) // 2 + 1 for tree in trees)
+    tree_start = xp.asarray(np.cumsum([0, *(len(tree.feature) for tree in trees)], dtype=np.int64))
+    indptr = xp.zeros(0, np.int64)
+    if trees[0].indices is not None:
+        entries[1:] = np.cumsum([len(cast(Array, tree.indices)) for tree in trees])
+        starts = [cast(Array, t.first_entry) + first for t, first in zip(trees, entries, strict=False)]
+        indptr = xp.concatenate([*starts, xp.asarray(entries[-1:])])
+    defaults: dict[str, Array] = dict(zip(OPTIONAL, map(xp.asarray, NO_DEFAULTS), strict=True))
+    if trees[0].default_left is not None:
+        defaults["default_left"] = whole("default_left")
+        words = whole("words")
         if words.size:
-            indptr = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(n_words)])
-            defaults = default_left, indptr, words
-    arrays = (
-        tree_start,
-        feature,
-        threshold.astype(dtype, copy=False),
-        left,
-        value.reshape(-1, n_outputs),
-        gain.astype(dtype, copy=False),
-        *defaults,
-    )
-    if not projected:
-        return arrays
-    entries = np.cumsum([0, *(len(tree[6]) for tree in trees)], dtype=np.int64)
-    starts = [tree[5] + first for tree, first in zip(trees, entries, strict=False)]
-    return (
-        *arrays,
-        xp.concatenate([*starts, xp.asarray(entries[-1:])]),
-        xp.concatenate([tree[6] for tree in trees]),
-        xp.concatenate([tree[7] for tree in trees]).astype(dtype, copy=False),
+            n_words = xp.cumsum(whole("n_words"))
+            defaults["category_indptr"] = xp.concatenate([xp.zeros(1, np.int64), n_words])
+            defaults["category_bits"] = words
+    return Trees(
+        tree_start=tree_start,
+        feature=whole("feature"),
+        threshold=whole("threshold").astype(dtype, copy=False),
+        left=whole("left"),
+        value=whole("value").reshape(n_leaves, -1),
+        gain=whole("gain").astype(dtype, copy=False),
+        indptr=indptr,
+        indices=whole("indices").astype(np.int32, copy=False),
+        data=whole("data").astype(dtype, copy=False),
+        **defaults,
     )

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..core import dispatch, machine
-from ..core.aliases import Array, FloatArray
+from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from ..tree import Forest
 from .bins import Bins
 from .settings import Growth
-from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
+from .trees import Batch, Objective, Roots, Trees, as_forest
 
 PACKAGE = __package__
 
@@ -67,19 +67,19 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
     backend = dispatch.backend(PACKAGE, samples.numbers)
     read = backend.columns_read(splitter)
     if read == "numbers" and samples.are_exact_numbers:
-        return partial(backend.grow, samples.matrix(), None, growth.learned, max_features, splitter)
+        return partial(backend.grow, samples.matrix(), None, growth.objective, max_features, splitter)
     bins = samples.bins() if read == "tables" else samples.on_demand(tables=read == "numbers")
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
     )
-    return partial(backend.grow, bins, workspace, growth.learned, max_features, splitter)
+    return partial(backend.grow, bins, workspace, growth.objective, max_features, splitter)
 
 
 def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
     """Returns trees of `in_batches` as a forest."""
     samples = growth.samples
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    arrays = backend.joined(trees, growth.learned.target.n_outputs, samples.dtype, projected)
+    arrays = backend.joined(trees, growth.objective.target.n_outputs, samples.dtype, projected)
     return as_forest(arrays, samples.shape[1])
 
 
@@ -92,68 +92,66 @@ def on_projections(growth: Growth, distribution: Distribution, *, n_projections:
         lambda: backend.prepare_projections(x, distribution, samples.has_missing),
     )  # fmt: skip
     return partial(
-        backend.grow_projected, x, workspace, growth.learned, distribution, n_projections, growth.splitter
+        backend.grow_projected, x, workspace, growth.objective, distribution, n_projections, growth.splitter
     )
 
 
-def joined(trees: list[Any], n_outputs: int, beside: Array, dtype: np.dtype) -> Projected:
-    """Returns the arrays of trees on projections, which the backend of the array `beside` has grown."""
-    arrays = dispatch.backend(PACKAGE, beside).joined(trees, n_outputs, dtype, True)
-    return Projected(Trees(*arrays[:9]), *arrays[9:])
-
-
-def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int) -> list[Trees]:
+def grow_below(bins: Bins, objective: Objective, roots: Roots, *, max_features: int) -> list[Trees]:
     """Returns the subtrees that grow from nodes of other trees, separately; NumPy arrays only."""
-    weight = learned.sample_weight
+    weight = objective.sample_weight
     backend = dispatch.backend(PACKAGE, weight)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
-    backend.grow(bins, backend.prepare_columns(bins, "best"), learned, max_features, "best", batch)
-    joined = Trees(*backend.joined(batch.trees, learned.target.n_outputs, bins.dtype, False))
-    return [_tree(joined, m, first) for m, first in enumerate(_first_leaves(joined))]
+    backend.grow(bins, backend.prepare_columns(bins, "best"), objective, max_features, "best", batch)
+    return _each(backend.joined(batch.trees, objective.target.n_outputs, bins.dtype, False))
 
 
 def grow_projected_below(
     x: FloatArray,
-    learned: Learned,
+    objective: Objective,
     roots: Roots,
     distribution: Distribution,
     *,
     has_missing: bool,
     n_projections: int,
-) -> list[Projected]:
+) -> list[Trees]:
     """Returns subtrees as `grow_below`, on projections of x (C-contiguous, without infinity)."""
     backend = dispatch.backend(PACKAGE, x)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     workspace = backend.prepare_projections(x, distribution, has_missing)
-    backend.grow_projected(x, workspace, learned, distribution, n_projections, "best", batch)
-    trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x, x.dtype)
-    subtrees = []
-    for m, first in enumerate(_first_leaves(trees)):
-        starts = indptr[trees.tree_start[m] : trees.tree_start[m + 1] + 1]
-        entries = slice(starts[0], starts[-1])
-        subtrees.append(
-            Projected(_tree(trees, m, first), starts - starts[0], indices[entries], data[entries])
-        )
-    return subtrees
+    backend.grow_projected(x, workspace, objective, distribution, n_projections, "best", batch)
+    return _each(backend.joined(batch.trees, objective.target.n_outputs, x.dtype, True))
 
 
-def _first_leaves(trees: Trees) -> list[int]:
-    """Returns the start of the values of each tree."""
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(trees.feature == -1)])
-    return [int(n) for n in before[trees.tree_start[:-1]]]
+def _each(trees: Trees) -> list[Trees]:
+    """Returns each tree alone, as views."""
+    return [_tree(trees, m) for m in range(len(trees.tree_start) - 1)]
 
 
-def _tree(trees: Trees, m: int, first_leaf: int) -> Trees:
-    """Returns one of the trees, as views."""
-    nodes = slice(int(trees.tree_start[m]), int(trees.tree_start[m + 1]))
-    feature = trees.feature[nodes]
-    n_leaves = (len(feature) + 1) // 2
-    indptr, bits = trees.category_indptr, trees.category_bits
-    if len(indptr):
-        indptr = indptr[nodes.start : nodes.stop + 1]
-        indptr, bits = indptr - indptr[0], bits[indptr[0] : indptr[-1]]
+def _tree(trees: Trees, m: int) -> Trees:
+    """Returns tree m alone, as views."""
+    first, last = (int(v) for v in trees.tree_start[m : m + 2])
+    nodes, leaves = slice(first, last), slice((first + m) // 2, (last + m + 1) // 2)
+
+    def rows(indptr: IntArray, *entries: Array) -> tuple[Array, ...]:
+        """Returns the pointers and the entries of the nodes."""
+        if not len(indptr):
+            return indptr, *entries
+        starts = indptr[first : last + 1]
+        return starts - starts[0], *(a[starts[0] : starts[-1]] for a in entries)
+
+    indptr, indices, data = rows(trees.indptr, trees.indices, trees.data)
+    category_indptr, category_bits = rows(trees.category_indptr, trees.category_bits)
     return Trees(
-        np.array([0, len(feature)]), feature, trees.threshold[nodes], trees.left[nodes],
-        trees.value[first_leaf : first_leaf + n_leaves], trees.gain[nodes], trees.default_left[nodes],
-        indptr, bits,
-    )  # fmt: skip
+        tree_start=np.array([0, last - first]),
+        feature=trees.feature[nodes],
+        threshold=trees.threshold[nodes],
+        left=trees.left[nodes],
+        value=trees.value[leaves],
+        gain=trees.gain[nodes],
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        default_left=trees.default_left[nodes],
+        category_indptr=category_indptr,
+        category_bits=category_bits,
+    )

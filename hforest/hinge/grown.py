@@ -64,7 +64,7 @@ class _Problem(NamedTuple):
     """Checked arguments of a start."""
 
     forest: Forest
-    """In NumPy arrays."""
+    """The grown forest, in NumPy arrays."""
     depth: int
     target: supervised.Target
 

@@ -2,17 +2,18 @@
 
 A new margin needs:
 
-margins.py              the word in MarginName, and a record in MARGINS
-reference.py            in MARGINS the value at a row of x, and the pull: for a slope s the columns of x, what
-                        s dr/dx adds to them, and what s dr/df adds to the features, or None
-<margin>.h or .pyx      an hf_margin of margin.h for float and for double: `values`, `pull_x`, and
-                        `pull_features` or NULL; a vector body may follow, as in simd/projection.h
-margin_routes.pyx       the body's name, in _body_of
-gpu.cu, gradients.cuh   a struct with Feature, LANES, width, value, pull_x (and pull_feature); the kernels
-                        route_<margin>, pull_x_<margin> (and pull_features_<margin>), each also for _windows
-gpu.py                  the threads that share a value, in LANES_OF
-tests/test_hinge.py     the word among the margins of its cases
-docs/hinge.md           a row of the table
+margins.py                 the word in MarginName, and a record in MARGINS
+reference/__init__.py      in MARGINS the value at a row of x, and the pull: for a slope s the columns of x,
+                           what s dr/dx adds to them, and what s dr/df adds to the features, or None
+cpu/<margin>.h or .pyx     an hf_margin of margin.h for float and for double: `values`, `pull_x`, and
+                           `pull_features` or NULL; a vector body may follow, as in cpu/simd/projection.h
+cpu/margin_routes.pyx      the body's name, in _body_of
+gpu/gpu.cu, gradients.cuh  a struct with Feature, LANES, width, value, pull_x (and pull_feature); the kernels
+                           route_<margin>, pull_x_<margin> (and pull_features_<margin>), each also for
+                           _windows
+gpu/__init__.py            the threads that share a value, in LANES_OF
+tests/test_hinge.py        the word among the margins of its cases
+docs/hinge.md              a row of the table
 """
 
 import math

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Call(NamedTuple):
     places: tuple[int, ...]
     """Sizes of the axes of samples: (n_samples,), or (n_images, *out)."""
     axes: check.Axes
-    """The same for checks, which call that of rows "n_samples"."""
+    """Axes of samples as checks name or count them: ("n_samples",), or (n_images, *out)."""
     geometry: Geometry | None
 
 
@@ -282,3 +283,33 @@ def as_samples(route: Any) -> Route:
         return route if type(route) is Route else Route(leaf, margin, vertex)
     shape = math.prod(leaf.shape[:-1]), leaf.shape[-1]
     return Route(leaf.reshape(shape), margin.reshape(shape), vertex.reshape(shape))
+
+
+def forward_in_chunks(
+    backend: ModuleType,
+    kind: Kind,
+    margin: str,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    divisor: float,
+    y: FloatArray,
+    route: Route | None,
+    windows: Geometry | None,
+) -> None:
+    """Writes y by `backend.traverse` and `backend.leaf_outputs`, in chunks if the caller wants no route."""
+    if route is not None:
+        backend.traverse(kind, margin, x, thresholds, features, route, windows)
+        backend.leaf_outputs(route[0], route[1], weights, divisor, y)
+        return
+    n_rows, n_trees, samples = len(x), len(thresholds), windows.n_positions if windows else 1
+    chunk = min(max(1, backend.PAIRS // (n_trees * samples)), n_rows)
+    shape, like = (chunk * samples, n_trees), dispatch.empty(x)
+    arrays = [like(shape, dtype) for dtype in (np.int32, x.dtype, np.int32)]
+    for start in range(0, n_rows, chunk or 1):
+        n = min(chunk, n_rows - start)
+        part = Route(*(a[: n * samples] for a in arrays))
+        backend.traverse(kind, margin, x[start : start + n], thresholds, features, part, windows)
+        rows = y[start * samples : (start + n) * samples]
+        backend.leaf_outputs(part.leaf, part.margin, weights, divisor, rows)

@@ -156,9 +156,9 @@ def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[st
             arrays[f"state.{name}_{part}"] = a
     check.same_device(thresholds=parameters["thresholds"], **arrays)
     for name, a in arrays.items():
-        of, last = parameters[name[6:].split("_")[0]], name.endswith("last")
-        shape = tuple(of.shape[:2] if last else of.shape)
-        check.array(name, a, check.INT64 if last else np.dtype(of.dtype), shape, {})
+        param, last = parameters[name[6:].split("_")[0]], name.endswith("last")
+        shape = tuple(param.shape[:2] if last else param.shape)
+        check.array(name, a, check.INT64 if last else np.dtype(param.dtype), shape, {})
     return arrays
 
 
@@ -261,11 +261,11 @@ def adam_forward(
     >>> from hforest import hinge
     >>> t, f, w = hinge.init(20, 4, n_features=3, outputs=2, dtype=np.float64, rng=0)
     >>> state = hinge.adam_state(t, w)
-    >>> x = np.random.default_rng(0).normal(size=(8, 3)); goal = x[:, :2].copy()
+    >>> x = np.random.default_rng(0).normal(size=(8, 3)); target = x[:, :2].copy()
     >>> losses = []
     >>> for step in range(1, 201):
     ...     y, route = hinge.adam_forward(x, t, f, w, state, step, 0.01)
-    ...     loss, grad_y = hforest.layers.squared_loss(y, goal)
+    ...     loss, grad_y = hforest.layers.squared_loss(y, target)
     ...     grad_x = hinge.adam_backward(grad_y, route, x, t, f, w, state, step, 0.01)
     ...     losses.append(loss)
     >>> hinge.adam_sync(t, w, state, 200, 0.01)

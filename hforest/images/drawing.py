@@ -61,8 +61,8 @@ def drawn(pool: Pools, n_pixels: int, balance: bool, seed: int, first: int, n_dr
     start, size = np.zeros(1, np.int64), np.array([len(pool.pixel)])
     if balance:
         present = np.flatnonzero(pool.size)
-        of = present[np.arange(n_pixels) % len(present)]
-        start, size = (np.cumsum(pool.size) - pool.size)[of], pool.size[of]
+        label = present[np.arange(n_pixels) % len(present)]
+        start, size = (np.cumsum(pool.size) - pool.size)[label], pool.size[label]
     # The upper half of a word, times the number of pixels, divided by 2**32: one of them.
     half = np.uint64(32)
     word = of_trees(seed, first, n_draws, n_pixels) >> half

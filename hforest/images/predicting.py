@@ -10,12 +10,12 @@ from .. import growth, tree
 from ..core import check
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
-from ..core.in_place import Windows
+from ..core.in_place import PlacedWindows
 from . import windows
 from .model import Model, check_model, frame_of
 
 
-def _shares(forest: Any, places: Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
+def _shares(forest: Any, places: PlacedWindows, rows: slice, scale: FloatArray | None) -> FloatArray:
     """Returns (n, n_classes): predictions of a prepared forest for some windows, copied if normalised."""
     with check.unchecked():
         if scale is not None:

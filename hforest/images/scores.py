@@ -106,5 +106,5 @@ def scores(counts: ArrayLike) -> Scores:
     jaccard = np.divide(right, of_class + said - right, out=nan.copy(), where=of_class + said > 0)
     recall = np.divide(right, of_class, out=nan, where=of_class > 0)
     there = of_class > 0
-    mean_jaccard, mean_recall = (float(of[there].mean()) for of in (jaccard, recall))
+    mean_jaccard, mean_recall = (float(share[there].mean()) for share in (jaccard, recall))
     return Scores(jaccard, recall, mean_jaccard, mean_recall, float(right.sum() / a.sum()))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, Border, FloatArray, IntArray
-from ..core.in_place import Windows
+from ..core.in_place import PlacedWindows
 from ..core.real import as_given, real
 
 PADDED = ("reflect", "symmetric", "edge", "wrap", "constant")
@@ -144,7 +144,7 @@ def padded(images: FloatArray, frame: Frame) -> FloatArray:
     return np.ascontiguousarray(np.pad(images, widths, mode=mode))
 
 
-def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
+def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> PlacedWindows:
     """Returns the windows around pixels, as places in `padded` images.
 
     A pixel is its number among those of all images, in C order.
@@ -157,10 +157,10 @@ def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
     base = np.ravel_multi_index(corner, (n, *sizes)) * n_channels
     axes = [np.arange(0, size, frame.step) for size in frame.window]
     offset = np.ravel_multi_index(np.ix_(*axes, np.arange(n_channels)), (*sizes, n_channels))
-    return Windows(whole.reshape(n, -1), base.astype(np.int64), offset.reshape(-1).astype(np.int64))
+    return PlacedWindows(whole.reshape(n, -1), base.astype(np.int64), offset.reshape(-1).astype(np.int64))
 
 
-def copied(windows: Windows, rows: slice = slice(None), scale: FloatArray | None = None) -> FloatArray:
+def copied(windows: PlacedWindows, rows: slice = slice(None), scale: FloatArray | None = None) -> FloatArray:
     """Returns (n, n_features): copies of some windows; with `scale`, of unit norm and multiplied by it."""
     flat, base = windows.x.reshape(-1), windows.base[rows]
     x = np.empty((len(base), len(windows.offset)), flat.dtype)

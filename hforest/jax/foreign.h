@@ -1,7 +1,7 @@
 /* The part of XLA's foreign function interface that a handler on the CPU reads: structs, the numbers of their types,
    and pointers to functions that create errors. The declarations follow the public description of the interface
    (openxla.org/xla/custom_call and the header xla/ffi/api/c_api.h of jaxlib 0.5 to 0.10, versions 0.1 to 0.3).
-   tests/test_jax.py compares each size and offset with the header of the installed jaxlib.
+   tests/test_jax_interface.py compares each size and offset with the header of the installed jaxlib.
 
    Every struct that the interface passes begins with its size and a list of extensions. Minor versions only append
    fields, and the size tells which exist; a handler cannot rely on anything in another major version.

@@ -40,8 +40,8 @@ def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **s
     """Returns a forest after checks of dtypes, shapes and settings; `function` is the one on NumPy arrays."""
     shapes = tuple((a.shape, a.dtype) for a in arrays)
     # Strings and None are keys of the cache. Other values are errors, or windows with numbers of any type.
-    words = all(a is None or isinstance(a, str) for a in settings.values())
-    find = _forest if words else _forest.__wrapped__
+    are_words = all(a is None or isinstance(a, str) for a in settings.values())
+    find = _forest if are_words else _forest.__wrapped__
     return bind(find(name, function, shapes, tuple(settings.items())), *arrays)
 
 
@@ -119,8 +119,8 @@ def hinge_forest(
     [[[0.0, 0.0], [0.0, 0.0], [-1.5, -6.0]]]
     """
     arrays = _arrays(x=x, thresholds=thresholds, features=features, weights=weights)
-    words: dict[str, Any] = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
-    return _bound("hinge_forest", hinge.forward, arrays, **words)
+    variant: dict[str, Any] = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    return _bound("hinge_forest", hinge.forward, arrays, **variant)
 
 
 def neural_forest(

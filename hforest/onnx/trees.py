@@ -28,21 +28,23 @@ class Columns(NamedTuple):
 def _trees(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
     """Returns the tree of each node and its number within the tree, both (n_nodes,)."""
     n_nodes = np.diff(forest.tree_start)
-    of = np.repeat(np.arange(len(n_nodes)), n_nodes)
-    return of, np.arange(len(of)) - forest.tree_start[of]
+    tree_of = np.repeat(np.arange(len(n_nodes)), n_nodes)
+    return tree_of, np.arange(len(tree_of)) - forest.tree_start[tree_of]
 
 
-def _leaf_rows(forest: tree.Forest, of: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    return (forest.tree_start[of[leaves]] + of[leaves]) // 2 + forest.left[leaves]
+def _leaf_rows(forest: tree.Forest, tree_of: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    return (forest.tree_start[tree_of[leaves]] + tree_of[leaves]) // 2 + forest.left[leaves]
 
 
 def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onnx.NodeProto:
     """Returns a TreeEnsembleRegressor (opset 3 of ai.onnx.ml): float32 means of leaf values."""
-    of, number = _trees(forest)
+    tree_of, number = _trees(forest)
     is_leaf = forest.feature == -1
     leaves = np.flatnonzero(is_leaf)
     n_outputs = forest.value.shape[1]
-    weight = forest.value[_leaf_rows(forest, of, leaves)].astype(columns.threshold.dtype, copy=False).ravel()
+    weight = (
+        forest.value[_leaf_rows(forest, tree_of, leaves)].astype(columns.threshold.dtype, copy=False).ravel()
+    )
     if columns.threshold.dtype == np.float32:
         numbers = {"nodes_values": columns.threshold, "target_weights": weight}
     else:
@@ -57,14 +59,14 @@ def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onn
         domain="ai.onnx.ml",
         aggregate_function="AVERAGE",
         n_targets=n_outputs,
-        nodes_treeids=of,
+        nodes_treeids=tree_of,
         nodes_nodeids=number,
         nodes_featureids=columns.column,
         nodes_modes=["LEAF" if leaf else "BRANCH_LEQ" for leaf in is_leaf.tolist()],
         nodes_truenodeids=np.where(is_leaf, 0, forest.left).astype(np.int64),
         nodes_falsenodeids=np.where(is_leaf, 0, forest.left + 1).astype(np.int64),
         nodes_missing_value_tracks_true=columns.missing_left.astype(np.int64),
-        target_treeids=np.repeat(of[leaves], n_outputs),
+        target_treeids=np.repeat(tree_of[leaves], n_outputs),
         target_nodeids=np.repeat(number[leaves], n_outputs),
         target_ids=np.tile(np.arange(n_outputs), len(leaves)),
         **numbers,
@@ -73,8 +75,8 @@ def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onn
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
     """Returns the categories to list at a split, and whether they go right; others go to the other side."""
-    words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
-    goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
+    bits = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
+    goes_left = (bits[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
     return np.flatnonzero(goes_left != unknown_left), unknown_left
 
@@ -95,8 +97,8 @@ class _Branches(NamedTuple):
 
 
 def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
-    of, _ = _trees(forest)
-    is_leaf, first = forest.feature == -1, forest.tree_start[of]
+    tree_of, _ = _trees(forest)
+    is_leaf, first = forest.feature == -1, forest.tree_start[tree_of]
     # A tree of one leaf becomes a split both of whose children are that leaf.
     roots = forest.tree_start[:-1]
     alone = roots[is_leaf[roots]]
@@ -104,7 +106,7 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
     is_split[alone] = True
     splits = np.flatnonzero(is_split)
     split_number, leaf_number = np.cumsum(is_split) - 1, np.cumsum(is_leaf) - 1
-    left = np.where(is_leaf, np.arange(len(of)), first + forest.left)[splits]
+    left = np.where(is_leaf, np.arange(len(tree_of)), first + forest.left)[splits]
     right = np.where(is_leaf[splits], left, left + 1)
     mode, threshold = np.full(len(splits), _LEQ, np.uint8), columns.threshold[splits]
     dtype = threshold.dtype
@@ -136,9 +138,9 @@ def ensemble(forest: tree.Forest, columns: Columns, x: str, sums: str) -> onnx.N
     A leaf has one value there, so that every tree stands once for each output.
     """
     part, n_outputs = _branches(forest, columns), forest.value.shape[1]
-    of, _ = _trees(forest)
+    tree_of, _ = _trees(forest)
     leaves = np.flatnonzero(forest.feature == -1)
-    value = forest.value[_leaf_rows(forest, of, leaves)].astype(columns.threshold.dtype, copy=False)
+    value = forest.value[_leaf_rows(forest, tree_of, leaves)].astype(columns.threshold.dtype, copy=False)
     n_splits = len(part.mode)
     copy = np.arange(n_outputs)[:, None]
     child = [

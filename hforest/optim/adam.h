@@ -28,7 +28,7 @@ struct hf_adam {
     const int64_t *visible;  /* (n_steps): column of the last coefficient that changes a float32 result */
     ptrdiff_t n_powers, n_decays, n_steps, n_columns;
     int64_t closed;
-    const hf_adam_bodies *bodies; /* of the dtype and the vector path, or NULL */
+    const hf_adam_bodies *bodies; /* bodies for the dtype and the vector path, or NULL */
 };
 
 /* Returns the base to the power n from its powers 1, 2, 4, 8, ..., bit-identical to the table of decays. */

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from ..tree import Forest
 from ..tree import importance as shares_of_features
-from . import checks
+from . import shared
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -22,7 +22,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
             f"shape: expected (length,), (height, width) or (height, width, channels), got {tuple(shape)}; "
             "pass the shape of one sample"
         )
-    return tuple(checks.integer(f"shape[{i}]", size, 1, 2**31) for i, size in enumerate(shape))
+    return tuple(shared.integer(f"shape[{i}]", size, 1, 2**31) for i, size in enumerate(shape))
 
 
 def importance_image(
@@ -114,7 +114,7 @@ def importance(
                 f"channel: expected None for a shape without channels, got {channel!r}; pass a shape "
                 "(height, width, channels)"
             )
-        number = checks.integer("channel", channel, 0, 2**31)
+        number = shared.integer("channel", channel, 0, 2**31)
         if number >= image.shape[2]:
             raise IndexError(
                 f"channel: expected 0 <= channel < channels = {image.shape[2]}, got {number}; choose one of "
@@ -123,7 +123,7 @@ def importance(
         image = image[:, :, number]
     elif image.ndim == 3:
         image = image.sum(axis=2)
-    ax = checks.axes(ax)
+    ax = shared.axes(ax)
     what = "share of the gains" if by == "gain" else "share of the splits"
     if image.ndim == 1:
         ax.bar(np.arange(len(image)), image, width=1.0)

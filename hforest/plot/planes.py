@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
-from . import checks, colours
+from . import shared
 
 ROUND = 0.08
 """Margin around the samples, as a fraction of their range."""
@@ -114,7 +114,7 @@ def regions(
             "lambda x: hforest.tree.predict(forest, x)"
         )
     points = _points("x", x)
-    resolution = checks.integer("resolution", resolution, 2, 4000)
+    resolution = shared.integer("resolution", resolution, 2, 4000)
     low, high = points.min(axis=0), points.max(axis=0)
     with np.errstate(over="ignore"):
         margin = ROUND * (high - low)
@@ -131,12 +131,12 @@ def regions(
     grid = np.stack([a.ravel() for a in np.meshgrid(*columns)], axis=1)
     outputs = _outputs(predict, grid)
     classes = outputs.shape[1] if outputs.shape[1] > 1 else 0
-    names = checks.names("class_names", class_names, classes, "n_classes") if classes else None
+    names = shared.names("class_names", class_names, classes, "n_classes") if classes else None
     labels = None if y is None else _labels(y, len(points), classes)
-    ax = checks.axes(ax)
+    ax = shared.axes(ax)
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     if classes:
-        image = colours.of_shares(outputs).reshape(resolution, resolution, 3)
+        image = shared.of_shares(outputs).reshape(resolution, resolution, 3)
         ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
     else:
         limits = Normalize(float(outputs.min()), float(outputs.max()))
@@ -181,7 +181,7 @@ def _draw_classes(
 ) -> None:
     """Draws the samples, and beside the axes a legend of the classes that occur."""
     present = np.unique(labels)
-    of_classes = colours.of_classes(len(names))
+    of_classes = shared.of_classes(len(names))
     drawn = []
     for k in present:
         x, y = points[labels == k].T

@@ -1,5 +1,6 @@
-"""A tree as boxes and lines."""
+"""A tree as boxes and lines: the text of the boxes, their places, and the drawing."""
 
+import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +13,7 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from ..tree import Forest, check
-from . import checks, colours
-from .labels import Labels
-from .layout import tidy
+from . import shared
 
 MAX_NODES = 2000
 """Maximum number of nodes of a drawing: more take minutes and cannot be read."""
@@ -32,6 +31,172 @@ WIDER = 1.03
 """Reserve in the width of a text."""
 SPACING = 1.2
 """Distance of two lines of text in Matplotlib, in font sizes."""
+LINE = 26
+"""Maximum number of characters of a line."""
+LINES = 3
+"""Maximum number of lines of a name."""
+CATEGORIES = 6
+"""Maximum number of categories in a list."""
+SMALL = 0.005
+"""A leaf names no class with a smaller share, which would read 0.00."""
+
+
+# ------------------------------------------------------------------------------------------------------- text
+
+
+def shortened(name: str, length: int) -> str:
+    """Returns a name of at most `length` characters; long names lose their middle."""
+    if len(name) <= length:
+        return name
+    before = length // 2
+    return f"{name[:before]}…{name[len(name) - (length - 1 - before) :]}"
+
+
+def together(text: str) -> str:
+    """Returns a text that `wrapped` keeps on one line if it fits."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= LINE else text
+
+
+def wrapped(text: str) -> str:
+    """Returns a text in lines of at most `LINE` characters."""
+    lines = textwrap.wrap(text, LINE, break_on_hyphens=False)
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ") or text
+
+
+class Labels:
+    """Text of the nodes of one tree in host arrays; nodes have their numbers in the forest."""
+
+    def __init__(
+        self, forest: Forest, feature_names: Sequence[str] | None, class_names: Sequence[str], max_terms: int
+    ) -> None:
+        """`class_names` is empty for a regression."""
+        self.forest = forest
+        self.feature_names = feature_names
+        self.class_names = class_names
+        self.max_terms = max_terms
+        # Fields of forests that were grown with missing values and categories.
+        none = np.zeros(0, np.uint8)
+        self.default_left = np.asarray(getattr(forest, "default_left", none))
+        self.category_indptr = np.asarray(getattr(forest, "category_indptr", none))
+        self.category_bits = np.asarray(getattr(forest, "category_bits", none))
+
+    def name(self, feature: int) -> str:
+        """Returns the name of a feature; a long one is shortened."""
+        if self.feature_names is None:
+            return f"x[{feature}]"
+        name = " ".join(self.feature_names[feature].split())
+        return shortened(name, LINE * LINES)
+
+    def split(self, node: int) -> str:
+        """Returns the text of a split: comparison, and side of missing values and unknown categories."""
+        feature, threshold = int(self.forest.feature[node]), self.forest.threshold[node]
+        sends = int(self.default_left[node]) if self.default_left.size else 0
+        by_categories = self.category_indptr.size and (
+            self.category_indptr[node + 1] > self.category_indptr[node]
+        )
+        lines = []
+        if by_categories:
+            # Categories absent from a node during growth go to the side of unknown ones; the others are
+            # listed.
+            unknown = bool(sends & 2)
+            listed = self._categories(node, unknown)
+            lines.append(wrapped(f"{self.name(feature)} {'not ' * unknown}in {{{listed}}}"))
+        elif self.default_left.size and not sends & 1 and threshold == np.finfo(threshold.dtype).max:
+            return wrapped(f"{self._compared(node)} is not missing")  # every number goes left
+        else:
+            lines.append(wrapped(f"{self._compared(node)} {together(f'<= {threshold:.4g}')}"))
+        if self.default_left.size:
+            lines.append(f"missing: {'yes' if sends & 1 else 'no'}")
+        return "\n".join(lines)
+
+    def _compared(self, node: int) -> str:
+        """Returns the feature, or the projection's terms of largest weight and the number of other terms."""
+        if self.forest.feature[node] != -2:
+            return self.name(int(self.forest.feature[node]))
+        entries = slice(int(self.forest.indptr[node]), int(self.forest.indptr[node + 1]))
+        features, weights = self.forest.indices[entries], self.forest.data[entries]
+        order = np.argsort(-abs(weights), kind="stable")
+        shown = np.sort(order[: self.max_terms])  # in the order of the projection
+        terms: list[str] = []
+        for i in shown:
+            size = f"{abs(weights[i]):.3g}"
+            sign = "- " if weights[i] < 0 else "+ " if terms else ""
+            terms.append(sign + ("" if size == "1" else f"{size} ") + self.name(int(features[i])))
+        more = len(order) - len(shown)
+        return " ".join(together(term) for term in [*terms, *([f"+ {more} more"] if more else [])]) or "0"
+
+    def _categories(self, node: int, right: bool) -> str:
+        """Returns the categories that go left, or right."""
+        bits = self.category_bits[self.category_indptr[node] : self.category_indptr[node + 1]]
+        members = np.flatnonzero(((bits[:, None] >> np.arange(32, dtype=np.uint32)) & 1) != right)
+        more = len(members) - CATEGORIES
+        listed = ", ".join(str(c) for c in members[: CATEGORIES if more > 0 else None])
+        return listed + (f", {more} more" if more > 0 else "")
+
+    def leaf(self, value: np.ndarray) -> str:
+        """Returns the largest shares of classes, or the predicted targets; `value` (n_outputs,)."""
+        if not self.class_names:
+            lines = [f"{a:.4g}" for a in value[: self.max_terms]]
+            more = len(value) - len(lines)
+        else:
+            order = np.argsort(-value, kind="stable")
+            order = order[value[order] >= min(SMALL, value.max())]
+            lines = [
+                f"{shortened(self.class_names[k], LINE)} {value[k]:.2f}" for k in order[: self.max_terms]
+            ]
+            more = len(order) - len(lines)
+        return "\n".join(lines + ([f"+ {more} more"] if more else []))
+
+
+# ---------------------------------------------------------------------------------------- places of the boxes
+
+
+def tidy(
+    left: NDArray[np.integer], right: NDArray[np.integer], width: NDArray[np.floating], gap: float
+) -> NDArray[np.float64]:
+    """Returns the centres of boxes along the horizontal axis, (n_nodes,), with the root at 0.
+
+    Reingold and Tilford 1981, with boxes of several widths: subtrees have one shape wherever they stand, two
+    subtrees stand as close as their outlines allow, and a parent is in the middle between its children.
+
+    Parameters
+    ----------
+    left, right : (n_nodes,) array of int
+        Children, whose numbers are above their parent's; -1 of a leaf. Node 0 is the root.
+    width : (n_nodes,) array
+        Widths of the boxes.
+    gap : float
+        Least distance of two boxes of a level.
+
+    Notes
+    -----
+    Cost: n_nodes times the depth of the tree, at most.
+    """
+    n = len(left)
+    shift = np.zeros(n)  # distance of a node from its parent
+    outline: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    """Range of positions of each level, from the root, of subtrees whose parent is not yet placed."""
+    for v in range(n - 1, -1, -1):
+        root = np.array([-width[v] / 2]), np.array([width[v] / 2])
+        if left[v] < 0:
+            outline[v] = root
+            continue
+        of_left, of_right = outline.pop(int(left[v])), outline.pop(int(right[v]))
+        shared = min(len(of_left[0]), len(of_right[0]))
+        half = float((of_left[1][:shared] - of_right[0][:shared]).max() + gap) / 2
+        shift[left[v]], shift[right[v]] = -half, half
+        low = np.concatenate([of_left[0] - half, of_right[0][len(of_left[0]) :] + half])
+        high = np.concatenate([of_right[1] + half, of_left[1][len(of_right[1]) :] - half])
+        outline[v] = np.concatenate([root[0], low]), np.concatenate([root[1], high])
+    centre = np.zeros(n)
+    for v in range(n):
+        if left[v] >= 0:
+            centre[left[v]] = centre[v] + shift[left[v]]
+            centre[right[v]] = centre[v] + shift[right[v]]
+    return centre
+
+
+# ------------------------------------------------------------------------------------------------ the drawing
 
 
 class Drawn(NamedTuple):
@@ -166,18 +331,18 @@ def tree(
     """
     check(forest)
     host = Forest(*(a if isinstance(a, np.ndarray) else a.get() for a in forest))
-    number = checks.integer("tree", tree, 0, 2**31)
+    number = shared.integer("tree", tree, 0, 2**31)
     n_trees = len(host.tree_start) - 1
     if number >= n_trees:
         raise IndexError(f"tree: expected 0 <= tree < n_trees = {n_trees}, got {number}; choose one of them")
-    names = checks.names("feature_names", feature_names, int(host.n_features), "n_features")
+    names = shared.names("feature_names", feature_names, int(host.n_features), "n_features")
     n_outputs = host.value.shape[1]
-    classes = checks.names("class_names", class_names, n_outputs, "n_classes")
+    classes = shared.names("class_names", class_names, n_outputs, "n_classes")
     if classes is None and _are_shares(host.value):
         classes = [f"class {k}" for k in range(n_outputs)]
-    deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0, 2**31)
-    max_terms = checks.integer("max_terms", max_terms, 1, 2**20)
-    fontsize = checks.positive("fontsize", fontsize, MAX_FONTSIZE)
+    deepest = None if max_depth is None else shared.integer("max_depth", max_depth, 0, 2**31)
+    max_terms = shared.integer("max_terms", max_terms, 1, 2**20)
+    fontsize = shared.positive("fontsize", fontsize, MAX_FONTSIZE)
 
     root = int(host.tree_start[number])
     drawn = _drawn(host, root, deepest)
@@ -193,10 +358,10 @@ def tree(
     fill = np.full((len(texts), 3), 0.94)
     leaves = host.feature[drawn.node] == -1
     if classes is not None:
-        fill[leaves] = colours.of_shares(value[rows[leaves]])
+        fill[leaves] = shared.of_shares(value[rows[leaves]])
     else:
         first = value[:, 0].astype(np.float64)
-        fill[leaves] = colours.of_values(first[rows[leaves]], first.min(), first.max())
+        fill[leaves] = shared.of_values(first[rows[leaves]], first.min(), first.max())
     return _write(drawn, texts, fill, fontsize, ax)
 
 
@@ -234,10 +399,10 @@ def _write(
     drawn: Drawn, texts: Sequence[str], fill: NDArray[np.floating], fontsize: float, caller_ax: Axes | None
 ) -> Axes:
     """Draws boxes and lines; one unit of the axes is a point where text has `fontsize`."""
-    dpi = rcParams["figure.dpi"] if caller_ax is None else checks.axes(caller_ax).figure.dpi
+    dpi = rcParams["figure.dpi"] if caller_ax is None else shared.axes(caller_ax).figure.dpi
     at = _places(drawn, texts, fontsize, 1.0, dpi)
     inches = np.clip(at.size / 72, MIN_INCHES, MAX_INCHES)
-    ax = checks.axes(caller_ax, (float(inches[0]), float(inches[1])))
+    ax = shared.axes(caller_ax, (float(inches[0]), float(inches[1])))
     if caller_ax is None:
         ax.figure.set_layout_engine("none")  # type: ignore[union-attr]
         ax.set_position((0, 0, 1, 1))
@@ -264,7 +429,7 @@ def _write(
         }
         ax.text(
             at.centre[i], at.middle[i], text, fontsize=fontsize * scale, ha="center", va="center", bbox=frame,
-            color="black" if hidden else colours.of_text(fill[i]), parse_math=False, linespacing=SPACING,
+            color="black" if hidden else shared.of_text(fill[i]), parse_math=False, linespacing=SPACING,
         )  # fmt: skip
     return ax
 

@@ -1,7 +1,7 @@
 """Impurities of nodes, and the best split of one node."""
 
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,14 +146,13 @@ def best_split(
     number = supervised.criterion(criterion, task)
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     bins = supervised.max_bins(max_bins) or 0
-    goal: Any = target.targets if target.labels is None else target.labels
-    check.same_device(values=values, y=goal)
-    weights = supervised.sample_weight(sample_weight, goal, some_above_0=False)
+    check.same_device(values=values, y=target.y)
+    weights = supervised.sample_weight(sample_weight, target.y, some_above_0=False)
     if sample_weight is not None:
         heavy = weights > 0
         if not bool(heavy.all()):
             values = dispatch.array_module(values).ascontiguousarray(values[:, heavy])
-            target = target._replace(**{"targets" if target.labels is None else "labels": goal[heavy]})
+            target = target._replace(**{"targets" if target.labels is None else "labels": target.y[heavy]})
             weights = weights[heavy]
     if values.size == 0:
         return Split(-1, float("nan"), 0.0)

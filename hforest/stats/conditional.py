@@ -105,12 +105,12 @@ class _Neighbors(NamedTuple):
 
 
 def _neighbors(
-    of: Problem, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
+    data: Problem, target: supervised.Target, grow: Grower | None, n_trees: int, seed: int
 ) -> _Neighbors:
     """Returns the weights of a forest that predicts from z."""
-    counts = growth.bootstrap_counts(len(of.samples), n_trees, rng=seed)
-    forest = grown(grow, of.samples, goal, n_trees, bootstrap=counts, rng=seed)
-    leaf = tree.apply(forest, of.rows)
+    counts = growth.bootstrap_counts(len(data.samples), n_trees, rng=seed)
+    forest = grown(grow, data.samples, target, n_trees, bootstrap=counts, rng=seed)
+    leaf = tree.apply(forest, data.rows)
     in_bag = members(forest, leaf, counts)
     rows = in_bag.sum(axis=0)[in_bag.indices].reshape(leaf.shape)
     votes = (counts == 0) & (rows.T > 0)
@@ -202,23 +202,23 @@ def conditional_test(
     >>> hforest.stats.conditional_test(x, y, z, task="regression", rng=0).p_value
     0.001
     """
-    of = problem(z, y, task, name="z")
-    n = len(of.samples)
+    data = problem(z, y, task, name="z")
+    n = len(data.samples)
     columns = _columns("x", x, n)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_bootstrap = check.integer("n_bootstrap", n_bootstrap, 1, check.MAX_COUNT)
-    check_grower(grow, of.goal, "bootstrap", "rng")
+    check_grower(grow, data.target, "bootstrap", "rng")
     grow, seed = _smooth if grow is None else grow, check.seed(rng)
-    values = outputs(of.goal)
-    if of.goal.labels is not None and of.goal.n_outputs == 2:
+    values = outputs(data.target)
+    if data.target.labels is not None and data.target.n_outputs == 2:
         values = values[:, 1:]  # the residuals of class 0 are their negatives
     products, voted = [], np.ones(n, np.bool_)
     with reporting(progress, columns.shape[1], "column") as report:
-        y_of_z = _neighbors(of, of.goal, grow, n_trees, seed_of(seed, 0))
+        y_of_z = _neighbors(data, data.target, grow, n_trees, seed_of(seed, 0))
         for j in range(columns.shape[1]):
             column = columns[:, j : j + 1]
-            goal = supervised.Target(None, column, 1)
-            x_of_z = _neighbors(of, goal, grow, n_trees, seed_of(seed, 1 + j))
+            target = supervised.Target(None, column, 1)
+            x_of_z = _neighbors(data, target, grow, n_trees, seed_of(seed, 1 + j))
             voted &= x_of_z.voted() & y_of_z.voted()
             products.append(_products(x_of_z, y_of_z, column, values, n_bootstrap, seed))
             if not report(1 + j):
@@ -315,19 +315,19 @@ def conditional_randomization_test(
     """
     columns = _columns("x", x)
     known = _columns("z", z, len(columns))
-    of = problem(np.hstack([columns, known]), y, task)
+    data = problem(np.hstack([columns, known]), y, task)
     permutes = isinstance(sampler, str) and sampler == "permuted"
     draw_x: Any = _permuted if permutes else sampler
     advice = 'pass a function of (x, z, rng), or "permuted"'
     check.instance("sampler", draw_x, Callable, 'a function or "permuted"', advice)
     check.called_with("sampler", draw_x, "x, z, rng", advice)
-    draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
+    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng)
     if permutes:
         _require_independent(columns, known, draws.seed)
 
     def sampled(b: int) -> tuple[float, int]:
         if b == 0:
-            return draws.statistic_of(of, 0)
+            return draws.statistic_of(data, 0)
         generator = np.random.default_rng(seed_of(draws.seed, 2 * b + 1))
         drawn = _columns("sampler", draw_x(columns.copy(), known.copy(), generator))
         check.require(
@@ -335,7 +335,7 @@ def conditional_randomization_test(
             tuple(drawn.shape), "return an array of the shape of x",
         )  # fmt: skip
         samples = growth.samples(np.hstack([drawn, known]))
-        return draws.statistic_of(of._replace(samples=samples, rows=samples.numbers), b)
+        return draws.statistic_of(data._replace(samples=samples, rows=samples.numbers), b)
 
     return sequential(sampled, n_permutations, max_exceed, progress)
 
@@ -352,9 +352,9 @@ def _require_independent(x: FloatArray, z: FloatArray, seed: int) -> None:
     check.require(len(x) >= LEAST_ROWS, "x", f"at least {LEAST_ROWS} rows", len(x), "pass more rows")
     rows = subset(seed, 0, len(x), min(len(x), _COMPARED))
     x, z = (rankdata(a[rows], axis=0) / len(rows) for a in (x, z))
-    of = distance_correlation(cdist(x, x), cdist(z, z))
+    data = distance_correlation(cdist(x, x), cdist(z, z))
     check.require(
-        of.p_value > _DEPENDENT, "sampler", "x that is independent of z",
-        f"a distance correlation of {of.statistic:.2g} (p = {of.p_value:.1g})",
+        data.p_value > _DEPENDENT, "sampler", "x that is independent of z",
+        f"a distance correlation of {data.statistic:.2g} (p = {data.p_value:.1g})",
         "use conditional_test, or pass a function that draws x given z",
     )  # fmt: skip

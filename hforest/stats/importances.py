@@ -21,11 +21,11 @@ from .problem import (
     dense_rows,
     encoded_as,
     grown,
-    held,
     outputs,
     problem,
     reached,
     rows_of,
+    sums_of_leaves,
 )
 
 
@@ -109,14 +109,14 @@ def oob_importance(
     """
     check.choice("by", by, tuple(_GAINS))
     check.on_cpu(counts=counts)
-    forest, leaf, goal = applied(forest, x, y, task, n_classes)
+    forest, leaf, target = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
     check.require(
         (often == 0).any(), "counts", "a tree with out-of-bag rows", "none",
         "pass counts with zeros in some rows",
     )  # fmt: skip
-    return importance_of(forest, leaf, goal, often, _GAINS[by])
+    return importance_of(forest, leaf, target, often, _GAINS[by])
 
 
 class Part(NamedTuple):
@@ -133,11 +133,11 @@ Gain = Callable[[Part, Part], FloatArray]
 
 
 def importance_of(
-    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, gain_of: Gain
+    forest: Forest, leaf: IntArray, target: supervised.Target, often: IntArray, gain_of: Gain
 ) -> OobImportance:
     """Returns `oob_importance` from the leaves of the rows; checks only that there are out-of-bag rows."""
-    values = outputs(goal)
-    if goal.labels is None:
+    values = outputs(target)
+    if target.labels is None:
         values = values - values.mean(axis=0)
     start = forest.tree_start
     tree_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
@@ -146,7 +146,7 @@ def importance_of(
 
     def sums(counts: IntArray) -> FloatArray:
         """Returns (n_nodes, 2 + n_outputs): rows of each node, sums of squared norms and of values."""
-        of_node = held(forest, leaf, counts, np.column_stack([(values**2).sum(axis=1), values]))
+        of_node = sums_of_leaves(forest, leaf, counts, np.column_stack([(values**2).sum(axis=1), values]))
         for at in reversed(levels):
             of_node[at] = of_node[child[at]] + of_node[child[at] + 1]
         return of_node
@@ -312,22 +312,22 @@ def importance_test(
     >>> hforest.stats.importance_test(x, y, columns=sets, by="error", n_trees=50, rng=0).adjusted < 0.05
     array([ True, False])
     """
-    of = problem(x, y, task)
-    rows, n_features = dense_rows(of), of.samples.shape[1]
+    data = problem(x, y, task)
+    rows, n_features = dense_rows(data), data.samples.shape[1]
     sets = supervised.column_sets(columns, n_features)
     check.choice("by", by, (*_GAINS, "error"))
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     most = max(99, 20 * len(sets) - 1)
     n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
-    check_grower(grow, of.goal, "bootstrap", "rng")
-    settings = (of, rows, sets, n_trees, n_copies, grow, progress, check.seed(rng))
+    check_grower(grow, data.target, "bootstrap", "rng")
+    settings = (data, rows, sets, n_trees, n_copies, grow, progress, check.seed(rng))
     observed, null = _rises(*settings) if by == "error" else _beside_copies(by, *settings)
     p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
     return ImportanceTest(p, _holm(p, len(sets)), observed, null)
 
 
 def _beside_copies(
-    by: str, of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int,
+    by: str, data: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int,
     grow: Grower | None, progress: Progress, seed: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Returns importances of sets, (n_sets,), and of copies, (n_sets, n_copies), from one forest per set."""
@@ -348,9 +348,9 @@ def _beside_copies(
                 (counts == 0).any(), "n_trees", "trees with out-of-bag rows", "none",
                 "grow more trees, or pass more rows",
             )  # fmt: skip
-            samples = encoded_as(of, wide, columns_of)
-            forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_set)
-            mean = importance_of(forest, tree.apply(forest, wide), of.goal, counts, _GAINS[by]).mean
+            samples = encoded_as(data, wide, columns_of)
+            forest = grown(grow, samples, data.target, n_trees, bootstrap=counts, rng=of_set)
+            mean = importance_of(forest, tree.apply(forest, wide), data.target, counts, _GAINS[by]).mean
             importance.append(np.roll(mean[len(others) :].reshape(1 + n_copies, -1).sum(axis=1), -place))
             if not report(done + 1):
                 break
@@ -359,17 +359,17 @@ def _beside_copies(
 
 
 def _rises(
-    of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int, grow: Grower | None,
+    data: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int, grow: Grower | None,
     progress: Progress, seed: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Returns importances as `_beside_copies`, from increases of one forest's error on other rows."""
-    first, second = split_rows(of.goal.labels, len(rows), 0.5, seed)
+    first, second = split_rows(data.target.labels, len(rows), 0.5, seed)
     of_forest = seed_of(seed, 0)
     counts = growth.bootstrap_counts(len(first), n_trees, rng=of_forest)
-    samples = encoded_as(of, rows[first])
-    forest = grown(grow, samples, rows_of(of.goal, first), n_trees, bootstrap=counts, rng=of_forest)
+    samples = encoded_as(data, rows[first])
+    forest = grown(grow, samples, rows_of(data.target, first), n_trees, bootstrap=counts, rng=of_forest)
     rise = tree.permutation_importance(
-        forest, rows[second], outputs(rows_of(of.goal, second)), columns=sets, task="regression",
+        forest, rows[second], outputs(rows_of(data.target, second)), columns=sets, task="regression",
         n_repeats=n_copies, progress=progress, rng=seed_of(seed, 1),
     )  # fmt: skip
     mean = rise.mean(axis=1)

@@ -34,7 +34,6 @@ from .problem import (
     encoded_as,
     grown,
     in_blocks,
-    learned,
     members,
     outputs,
     problem,
@@ -53,24 +52,24 @@ class HonestDraws:
     """
 
     def __init__(
-        self, goal: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
+        self, target: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
         n_trees: int, weighting: Weighting, draw: Draw, rng: Rng,
     ) -> None:  # fmt: skip
-        self.statistic: Any = chosen(statistic, goal)
+        self.statistic: Any = chosen(statistic, target)
         self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
         self.weighting = check.choice("weighting", weighting, WEIGHTINGS)
         self.draw = check.choice("draw", draw, ("fixed", "bootstrap"))
-        check_grower(grow, goal, "bootstrap", "rng")
+        check_grower(grow, target, "bootstrap", "rng")
         self.grow, self.seed = grow, check.seed(rng)
 
-    def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
+    def statistic_of(self, data: Problem, number: int) -> tuple[float, int]:
         """Returns the statistic of one honest forest, and the number of rows with votes."""
-        seed, goal = seed_of(self.seed, 2 * number), of.goal
-        stratum: Any = len(of.samples) if goal.labels is None else goal.labels
+        seed, target = seed_of(self.seed, 2 * number), data.target
+        stratum: Any = len(data.samples) if target.labels is None else target.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
-        forest = grown(self.grow, of.samples, goal, self.n_trees, bootstrap=counts.structure, rng=seed)
-        p = posterior_of(forest, tree.apply(forest, of.rows), goal, counts, self.weighting).p
-        return of_rows(self.statistic, p, learned(goal))
+        forest = grown(self.grow, data.samples, target, self.n_trees, bootstrap=counts.structure, rng=seed)
+        p = posterior_of(forest, tree.apply(forest, data.rows), target, counts, self.weighting).p
+        return of_rows(self.statistic, p, target.y)
 
 
 def permutation_test(
@@ -147,12 +146,12 @@ def permutation_test(
     >>> test.p_value
     0.02
     """
-    of = problem(x, y, task)
-    draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
+    data = problem(x, y, task)
+    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng)
 
     def permuted(b: int) -> tuple[float, int]:
-        order = permutation(draws.seed, 2 * b + 1, len(of.samples)) if b else slice(None)
-        return draws.statistic_of(of._replace(goal=rows_of(of.goal, order)), b)
+        order = permutation(draws.seed, 2 * b + 1, len(data.samples)) if b else slice(None)
+        return draws.statistic_of(data._replace(target=rows_of(data.target, order)), b)
 
     return sequential(permuted, n_permutations, max_exceed, progress)
 
@@ -308,31 +307,31 @@ def split_test(
     >>> hforest.stats.split_test(x, y, n_permutations=99, rng=0).p_value
     0.01
     """
-    of = problem(x, y, task)
-    function = chosen(statistic, of.goal, "distance_correlation")
+    data = problem(x, y, task)
+    function = chosen(statistic, data.target, "distance_correlation")
     share = check.number("structure_share", structure_share, 0.0, 1.0)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_permutations = checked_draws(n_permutations)
     check.choice("weighting", weighting, WEIGHTINGS)
-    seed, n = check.seed(rng), len(of.samples)
+    seed, n = check.seed(rng), len(data.samples)
     if share:
-        first, second = split_rows(of.goal.labels, n, share, seed)
-        goal = rows_of(of.goal, first)
+        first, second = split_rows(data.target.labels, n, share, seed)
+        target = rows_of(data.target, first)
     else:
         first = second = np.arange(n)
-        goal = supervised.Target(None, normals(seed, 0, 1, n).T, 1)
+        target = supervised.Target(None, normals(seed, 0, 1, n).T, 1)
         grow = _without_labels if grow is None else grow
-    check_grower(grow, goal, "rng")
-    rows = of.rows if isinstance(of.rows, np.ndarray) else of.rows.tocsr()
-    forest = grown(grow, encoded_as(of, rows[first]), goal, n_trees, rng=seed_of(seed, 1))
+    check_grower(grow, target, "rng")
+    rows = data.rows if isinstance(data.rows, np.ndarray) else data.rows.tocsr()
+    forest = grown(grow, encoded_as(data, rows[first]), target, n_trees, rng=seed_of(seed, 1))
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
         weight = neighbors(forest, tree.apply(forest, rows[second]), weighting)
-    of_second = rows_of(of.goal, second)
+    of_second = rows_of(data.target, second)
     values = outputs(of_second)
     if function is None:
         statistics, n_rows = _correlations(weight, values), len(second)
     else:
-        statistics, n_rows = _of_posteriors(weight, learned(of_second), values, function)
+        statistics, n_rows = _of_posteriors(weight, of_second.y, values, function)
     observed = statistics(np.arange(len(second))[None])[0]
 
     def permuted(numbers: range) -> list[float]:

@@ -8,7 +8,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task, Weighting
 from ..tree import Forest
 from .honest import HonestCounts
-from .problem import applied, held, members, outputs
+from .problem import applied, members, outputs, sums_of_leaves
 
 WEIGHTINGS = ("counts", "shares")
 
@@ -81,9 +81,9 @@ def posterior(
     (True, True)
     """
     check.choice("weighting", weighting, WEIGHTINGS)
-    forest, leaf, goal = applied(forest, x, y, task, n_classes)
+    forest, leaf, target = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
-    return posterior_of(forest, leaf, goal, checked_counts(counts, n_trees, n), weighting)
+    return posterior_of(forest, leaf, target, checked_counts(counts, n_trees, n), weighting)
 
 
 def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> HonestCounts:
@@ -99,10 +99,10 @@ def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> 
 
 
 def posterior_of(
-    forest: Forest, leaf: IntArray, goal: supervised.Target, counts: HonestCounts, weighting: Weighting
+    forest: Forest, leaf: IntArray, target: supervised.Target, counts: HonestCounts, weighting: Weighting
 ) -> Posterior:
     """Returns `posterior` from the leaves of the rows, without checks."""
-    of_leaf = held(forest, leaf, counts.leaf, outputs(goal))
+    of_leaf = sums_of_leaves(forest, leaf, counts.leaf, outputs(target))
     filled = of_leaf[:, :1] > 0
     if weighting == "shares":
         of_leaf = np.divide(of_leaf, of_leaf[:, :1], out=np.zeros_like(of_leaf), where=filled)

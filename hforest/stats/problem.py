@@ -36,24 +36,19 @@ class PermutationTest(NamedTuple):
     """Number of rows with a vote, from which the observed statistic is computed."""
 
 
-def learned(goal: supervised.Target) -> Any:
-    """Returns labels or targets."""
-    return goal.targets if goal.labels is None else goal.labels
-
-
-def outputs(goal: supervised.Target) -> FloatArray:
+def outputs(target: supervised.Target) -> FloatArray:
     """Returns (n_samples, n_outputs) float64: indicators of classes, or targets."""
-    if goal.targets is not None:
-        return goal.targets
-    labels: Any = goal.labels
-    with check.memory("n_classes", "indicators", 9 * len(labels) * goal.n_outputs):
-        return (labels[:, None] == np.arange(goal.n_outputs)).astype(np.float64)
+    if target.targets is not None:
+        return target.targets
+    labels: Any = target.labels
+    with check.memory("n_classes", "indicators", 9 * len(labels) * target.n_outputs):
+        return (labels[:, None] == np.arange(target.n_outputs)).astype(np.float64)
 
 
-def rows_of(goal: supervised.Target, rows: Any) -> supervised.Target:
+def rows_of(target: supervised.Target, rows: Any) -> supervised.Target:
     """Returns some rows of labels or targets."""
-    some = {name: a[rows] for name, a in goal._asdict().items() if isinstance(a, np.ndarray)}
-    return goal._replace(**some)
+    some = {name: a[rows] for name, a in target._asdict().items() if isinstance(a, np.ndarray)}
+    return target._replace(**some)
 
 
 class Problem(NamedTuple):
@@ -63,7 +58,7 @@ class Problem(NamedTuple):
     """The samples, encoded once for all forests."""
     rows: Any
     """The samples as `hforest.tree.apply` takes them."""
-    goal: supervised.Target
+    target: supervised.Target
 
 
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
@@ -77,12 +72,12 @@ def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x"
         "samples of an array", repr(samples), "pass hforest.samples of an array, or the sparse matrix",
         TypeError,
     )  # fmt: skip
-    goal = supervised.target(y, len(samples), task, None)
+    target = supervised.target(y, len(samples), task, None)
     check.require(
-        goal.labels is None or goal.n_outputs > 1, "y", "labels of at least two classes", "one class",
+        target.labels is None or target.n_outputs > 1, "y", "labels of at least two classes", "one class",
         "pass rows of several classes",
     )  # fmt: skip
-    return Problem(samples, rows, goal)
+    return Problem(samples, rows, target)
 
 
 @contextmanager
@@ -97,29 +92,29 @@ def renamed(old: str, new: str) -> Iterator[None]:
         raise type(error)(str(error).replace(old, new, 1)) from None
 
 
-def encoded_as(of: Problem, rows: Any, columns: Any = slice(None)) -> Samples:
+def encoded_as(data: Problem, rows: Any, columns: Any = slice(None)) -> Samples:
     """Returns new values of some columns of a problem, with its categories and bins."""
-    mask = of.samples.categorical
+    mask = data.samples.categorical
     categorical = None if mask is None else mask[columns]
-    return growth.samples(rows, categorical=categorical, max_bins=of.samples.max_bins)
+    return growth.samples(rows, categorical=categorical, max_bins=data.samples.max_bins)
 
 
-def dense_rows(of: Problem) -> FloatArray:
+def dense_rows(data: Problem) -> FloatArray:
     """Returns the rows of a problem, as an array."""
-    dense = isinstance(of.rows, np.ndarray)
+    dense = isinstance(data.rows, np.ndarray)
     check.require(dense, "x", "an array", "a sparse matrix", "pass x.toarray()", TypeError)
-    return of.rows
+    return data.rows
 
 
-def settings_of(goal: supervised.Target) -> dict[str, Any]:
+def settings_of(target: supervised.Target) -> dict[str, Any]:
     """Returns the keyword arguments n_classes or task of a function that grows forests."""
-    return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
+    return {"task": "regression"} if target.labels is None else {"n_classes": target.n_outputs}
 
 
-def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
+def grown(grow: Grower | None, x: Any, target: supervised.Target, n_trees: int, **settings: Any) -> Forest:
     """Returns the forest of a caller's function, after checks of type and size, or a random forest."""
     function = growth.grow if grow is None else grow
-    forest = function(x, learned(goal).copy(), n_trees=n_trees, **settings, **settings_of(goal))
+    forest = function(x, target.y.copy(), n_trees=n_trees, **settings, **settings_of(target))
     check.instance(
         "grow", forest, Forest, "a function that returns a hforest.tree.Forest",
         "pass a subpackage's grow, its settings bound by functools.partial",
@@ -131,9 +126,9 @@ def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **
     return trusted(forest)
 
 
-def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
+def check_grower(grow: Any, target: supervised.Target, *names: str) -> None:
     """Checks that `grow` is None or a function that accepts the arguments for growing, and these names."""
-    settings = ["n_trees", *names, *settings_of(goal)]
+    settings = ["n_trees", *names, *settings_of(target)]
     if grow is not None:
         keywords.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
@@ -180,7 +175,7 @@ def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> S
     return scipy.sparse.csr_array((often, node.ravel(), first), shape=(len(leaf), len(forest.feature)))
 
 
-def held(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
+def sums_of_leaves(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
     """Returns (n_nodes, 1 + n_values): number of rows in each leaf, and sums of their values; 0 in splits."""
     with check.memory("n_classes", "sums of leaves", 8 * len(forest.feature) * (1 + values.shape[1])):
         return members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])

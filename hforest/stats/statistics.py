@@ -373,22 +373,22 @@ _OF_TWO: dict[str, Statistic] = {
 _OF_TARGETS: dict[str, Statistic] = {"mse": lambda p, y: -mse_of(p, y)}
 
 
-def chosen(statistic: Any, goal: supervised.Target, *others: str) -> Statistic | None:
+def chosen(statistic: Any, target: supervised.Target, *others: str) -> Statistic | None:
     """Returns the function of a test's argument `statistic`, which is a word or a function.
 
     None for `others`, words that this test takes beside these.
     """
-    if goal.labels is None:
-        words = dict(_OF_TARGETS)
+    if target.labels is None:
+        functions = dict(_OF_TARGETS)
     else:
-        words = _OF_CLASSES | (_OF_TWO if goal.n_outputs == 2 else {})
+        functions = _OF_CLASSES | (_OF_TWO if target.n_outputs == 2 else {})
     if statistic is None:
-        return next(iter(words.values()))
+        return next(iter(functions.values()))
     if not isinstance(statistic, str):
         check.instance("statistic", statistic, Callable, "a word or a function", "pass a word such as 'auc'")
         check.called_with("statistic", statistic, "p, y", "pass a function of (p, y)")
         return lambda p, y: _number(statistic(p, y))
-    return words.get(check.choice("statistic", statistic, (*words, *others)))
+    return functions.get(check.choice("statistic", statistic, (*functions, *others)))
 
 
 def _number(value: Any) -> float:

@@ -92,7 +92,7 @@ class FusedForest:
             self.moved = False
 
     def move(
-        self, settings: Settings, grad_y: Any, route: Any, x: Any, features: Any, words: dict[str, Any]
+        self, settings: Settings, grad_y: Any, route: Any, x: Any, features: Any, variant: dict[str, Any]
     ) -> Any:
         """Takes one step and returns the gradient with respect to x."""
         step = self.step + 1
@@ -104,7 +104,7 @@ class FusedForest:
             t, w, state = self.arrays()
             grad_x = hinge.adam_backward(
                 grad_y, route, x, t, features, w, state, step, lr,
-                **words, beta1=beta1, beta2=beta2, eps=eps,
+                **variant, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
             for of_table in self.state:
                 of_table["step"] = step
@@ -138,17 +138,17 @@ class FusedForest:
         return self if self.moves([thresholds.requires_grad, weights.requires_grad]) else None
 
     def apply(
-        self, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any]
+        self, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any]
     ) -> Tensor:
         """Returns outputs; the backward pass of this call takes a step."""
-        return _Step.apply(x, thresholds, features, weights, self, words)
+        return _Step.apply(x, thresholds, features, weights, self, variant)
 
 
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, forest: FusedForest,
-        words: dict[str, Any],
+        variant: dict[str, Any],
     ) -> Tensor:  # fmt: skip
         lr, beta1, beta2, eps = _without_decay(forest.settings)
         ctx.step = forest.step + 1
@@ -156,11 +156,11 @@ class _Step(torch.autograd.Function):
             t, w, state = forest.arrays()
             y, route = hinge.adam_forward(
                 array("x", x), t, array("features", features), w, state, ctx.step, lr,
-                **words, beta1=beta1, beta2=beta2, eps=eps,
+                **variant, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
-        read = x if hinge.kernels.MARGINS[words["margin"]].gradient_reads_x else None
+        read = x if hinge.kernels.MARGINS[variant["margin"]].gradient_reads_x else None
         ctx.save_for_backward(features, read, *map(torch.from_numpy, route))
-        ctx.forest, ctx.x_shape, ctx.words = forest, x.shape, words
+        ctx.forest, ctx.x_shape, ctx.variant = forest, x.shape, variant
         return torch.from_numpy(y)
 
     @staticmethod
@@ -182,10 +182,10 @@ class _Step(torch.autograd.Function):
         if forest.moves([_asked_for(thresholds), _asked_for(weights)]):
             group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
             x = np.empty_like(route.margin, shape=tuple(ctx.x_shape)) if x is None else x
-            grad_x = forest.move(settings_of(group), g, route, x, f, ctx.words)
+            grad_x = forest.move(settings_of(group), g, route, x, f, ctx.variant)
         else:
             w = forest.data[1].numpy()
-            grad_x = gradients(g, route, x, ctx.x_shape, f, w, ctx.words, sparse=True).x
+            grad_x = gradients(g, route, x, ctx.x_shape, f, w, ctx.variant, sparse=True).x
         return torch.from_numpy(grad_x), *(None,) * 5
 
 

@@ -113,10 +113,10 @@ def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
     """Checks that an input has the dtype of the layer's tensors. Half types are checked later."""
     if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:
         return
-    words = {torch.float32: "float", torch.float64: "double"}
-    remedy = f"pass {name}.{words.get(learned.dtype, 'float')}()"
-    if t.dtype in words:
-        remedy += f", or convert the layer with layer.{words[t.dtype]}()"
+    names = {torch.float32: "float", torch.float64: "double"}
+    remedy = f"pass {name}.{names.get(learned.dtype, 'float')}()"
+    if t.dtype in names:
+        remedy += f", or convert the layer with layer.{names[t.dtype]}()"
     raise TypeError(f"{name}: expected dtype {_dtype(learned)} like {like}, got {_dtype(t)}; {remedy}")
 
 

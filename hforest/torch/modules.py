@@ -246,8 +246,8 @@ class HingeForest(Forest):
         if self.kind != "tree":
             raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
         self._columns()
-        samples, goal = host(self._rows(x)), None if y is None else host(y)
-        parameters, intercept, _ = hinge.from_forest(samples, goal, forest, self.depth, l2=l2, task=task)
+        samples, targets = host(self._rows(x)), None if y is None else host(y)
+        parameters, intercept, _ = hinge.from_forest(samples, targets, forest, self.depth, l2=l2, task=task)
         if parameters.weights.shape != self.weights.shape:
             n_trees, _, n_outputs = parameters.weights.shape
             raise ValueError(

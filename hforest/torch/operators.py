@@ -46,7 +46,9 @@ def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any)
     return kind, margin, [i for name, a in sizes for i in per_axis(name, a, n_axes)], aggregate
 
 
-def _words(kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate) -> dict[str, Any]:
+def _variant(
+    kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate
+) -> dict[str, Any]:
     # The settings as `hforest.hinge` takes them.
     n = 0 if windows is None else len(windows) // 4
     sizes = None if windows is None else hinge.Windows(*(tuple(windows[i * n : i * n + n]) for i in range(4)))
@@ -54,7 +56,7 @@ def _words(kind: Kind, margin: MarginName, windows: list[int] | None, aggregate:
 
 
 def gradients(
-    grad_y: Any, route: Any, x: Any, x_shape: Any, features: Any, weights: Any, words: dict[str, Any], *,
+    grad_y: Any, route: Any, x: Any, x_shape: Any, features: Any, weights: Any, variant: dict[str, Any], *,
     sparse: bool = False, trusted: bool = False,
 ) -> hinge.Gradients:  # fmt: skip
     """Returns the gradients of a call for arrays; x may be None if only its shape is needed.
@@ -64,17 +66,17 @@ def gradients(
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
     grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
     if trusted:
-        margin, windows = words["margin"], words["windows"]
+        margin, windows = variant["margin"], variant["windows"]
         hinge.kernels.check_changed(grad_y, weights.dtype, features, x_shape, margin=margin, windows=windows)
     else:  # the gradient reads no value of thresholds, nor of an x that is None
         thresholds, run = np.empty_like(like, shape=vertices), hinge
         x = np.empty_like(like, shape=x_shape) if x is None else x
     arguments = grad_y, route, x, thresholds, features, weights
     if sparse:
-        return run.backward_sparse(*arguments, **words, out=grad_x)
+        return run.backward_sparse(*arguments, **variant, out=grad_x)
     learned = np.empty_like(features) if features.dtype == like.dtype else None
     grads = hinge.Gradients(grad_x, np.empty_like(like, shape=vertices), learned, np.empty_like(weights))
-    run.backward(*arguments, **words, out=grads)
+    run.backward(*arguments, **variant, out=grads)
     return grads
 
 
@@ -85,12 +87,12 @@ def _forward_kernel(
     x: Any, thresholds: Any, features: Any, weights: Any, kind: Kind, margin: MarginName,
     windows: list[int] | None, aggregate: Aggregate, route: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    arguments, words = (x, thresholds, features, weights), _words(kind, margin, windows, aggregate)
+    arguments, variant = (x, thresholds, features, weights), _variant(kind, margin, windows, aggregate)
     if route:
-        y, route_arrays = hinge.forward_with_route(*arguments, **words)
+        y, route_arrays = hinge.forward_with_route(*arguments, **variant)
         return y, *route_arrays
     # Three arrays without elements, as no two results may share memory.
-    return hinge.forward(*arguments, **words), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
+    return hinge.forward(*arguments, **variant), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
 
 
 def _forward_fake(
@@ -110,8 +112,8 @@ def _backward_kernel(
     grad_y: Any, leaf: Any, margins: Any, vertex: Any, x: Any, x_shape: Any, features: Any, weights: Any,
     kind: Kind, margin: MarginName, windows: list[int] | None, aggregate: Aggregate,
 ) -> tuple[Any, ...]:  # fmt: skip
-    route, words = hinge.Route(leaf, margins, vertex), _words(kind, margin, windows, aggregate)
-    grads = gradients(grad_y, route, x, x_shape, features, weights, words)
+    route, variant = hinge.Route(leaf, margins, vertex), _variant(kind, margin, windows, aggregate)
+    grads = gradients(grad_y, route, x, x_shape, features, weights, variant)
     return tuple(np.empty_like(margins, shape=(0,)) if grad is None else grad for grad in grads)
 
 
@@ -195,15 +197,15 @@ class _Forest(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any],
+        ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any],
         sparse: bool,
     ) -> Tensor:  # fmt: skip
-        y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, words)
+        y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, variant)
         # Hooks of saved tensors see the route. Without them it stays as it is, and is not checked again.
         ctx.route, tensors = (None, map(torch.from_numpy, route)) if _hooks(False) else (route, ())
-        read = x if hinge.kernels.MARGINS[words["margin"]].gradient_reads_x else None
+        read = x if hinge.kernels.MARGINS[variant["margin"]].gradient_reads_x else None
         ctx.save_for_backward(*tensors, read, features, weights)
-        ctx.x_shape, ctx.words, ctx.sparse = x.shape, words, sparse
+        ctx.x_shape, ctx.variant, ctx.sparse = x.shape, variant, sparse
         ctx.shapes = features.shape, features.dtype, rows.plain(weights).shape
         return torch.from_numpy(y)
 
@@ -214,7 +216,7 @@ class _Forest(torch.autograd.Function):
             if ctx.sparse:
                 no_second_derivative(ctx)
             route_tensors = tensors or map(torch.from_numpy, ctx.route)
-            settings = _settings(len(ctx.x_shape) - 2, **ctx.words)
+            settings = _settings(len(ctx.x_shape) - 2, **ctx.variant)
             return (
                 *_by_operator(grad_y, *route_tensors, x, ctx.x_shape, features, weights, *settings),
                 None,
@@ -227,7 +229,7 @@ class _Forest(torch.autograd.Function):
         same = same and (x is None or (x.shape, x.dtype) == (ctx.x_shape, weights.dtype))
         by_x, by_threshold, by_feature, by_weight = gradients(
             array("grad_y", grad_y), route, x if x is None else array("x", x), ctx.x_shape,
-            array("features", features), array("weights", weights), ctx.words,
+            array("features", features), array("weights", weights), ctx.variant,
             sparse=ctx.sparse, trusted=same and route is ctx.route,
         )  # fmt: skip
         if not _keeps_graph():
@@ -243,7 +245,7 @@ class _Forest(torch.autograd.Function):
 
 
 def _apply(
-    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any], sparse: bool,
+    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any], sparse: bool,
     checked: bool = False,
 ) -> Tensor:  # fmt: skip
     t, w = rows.read_as(thresholds, weights)
@@ -251,12 +253,12 @@ def _apply(
     if not plain and not checked:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
         x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
-        return _apply(x, thresholds, features, weights, words, sparse, checked=True)
+        return _apply(x, thresholds, features, weights, variant, sparse, checked=True)
     same_dtype("x", x, "thresholds", t)
     same_dtype("weights", w, "thresholds", t)
     if features.is_floating_point():
         same_dtype("features", features, "thresholds", t)
-    elif features.dtype != torch.int32 and words["margin"] == "column":
+    elif features.dtype != torch.int32 and variant["margin"] == "column":
         kind = str(features.dtype).removeprefix("torch.")
         raise TypeError(f"features: expected dtype int32, got {kind}; pass features.int()")
     learn = torch.is_grad_enabled() and (
@@ -268,15 +270,15 @@ def _apply(
                 "sparse: expected False where tensors are on a GPU, traced or transformed, got True; "
                 "leave it out"
             )
-        settings = _settings(x.ndim - 2, **words)
+        settings = _settings(x.ndim - 2, **variant)
         return _forward_operator.overload(x, thresholds, features, weights, *settings, learn)[0]
     if not learn:
-        return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, words))
+        return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, variant))
     # A forest that moves in the backward pass, and whose features do not.
     forest = None if w is weights or features.is_floating_point() else rows.forest_of(thresholds, weights)
     if forest is not None:
-        return forest.apply(x, thresholds, features, weights, words)
-    return _Forest.apply(x, thresholds, features, weights, words, sparse)
+        return forest.apply(x, thresholds, features, weights, variant)
+    return _Forest.apply(x, thresholds, features, weights, variant, sparse)
 
 
 # Compilers have no sparse gradients: the graph breaks here, and with fullgraph=True that is an error.
@@ -358,13 +360,13 @@ def hinge_forest(
     """
     if sparse is not True and sparse is not False:
         raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
-    words = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    variant = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
     run = _apply_uncompiled if sparse and torch.compiler.is_compiling() else _apply
     if windows is None:
-        return run(x, thresholds, features, weights, words, sparse)
+        return run(x, thresholds, features, weights, variant, sparse)
     check(x=x)
     n_axes = x.ndim - 2
-    _settings(n_axes, **words)
-    y = run(x, thresholds, features, weights, words, sparse)
+    _settings(n_axes, **variant)
+    y = run(x, thresholds, features, weights, variant, sparse)
     # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.
     return y.permute(0, *range(1 + n_axes, y.ndim), *range(1, 1 + n_axes))

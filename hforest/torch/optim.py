@@ -123,8 +123,8 @@ class RowAdam(torch.optim.Optimizer):
                 )
         for dtype in {p.dtype for p in group["params"]}:
             a, b, c, d = np.zeros((4, 0), np.float64 if dtype == torch.float64 else np.float32)
-            words = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-            optim.adam(a, b, c, d, 1, lr, **words)
+            constants = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+            optim.adam(a, b, c, d, 1, lr, **constants)
 
     # ------------------------------------------------------------------------------------ steps
 
@@ -192,8 +192,8 @@ class RowAdam(torch.optim.Optimizer):
         if grad.stride() != p.stride():
             grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
         param, g, m, v = _by_memory(p, p, grad, *(state[name] for name in MOMENTS))
-        words = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-        optim.adam(param, g, m, v, state["step"] + 1, lr, **words)
+        constants = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        optim.adam(param, g, m, v, state["step"] + 1, lr, **constants)
         state["step"] += 1
 
     def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:

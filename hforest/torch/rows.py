@@ -342,7 +342,7 @@ def read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def forward(
-    run: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any]
+    run: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any]
 ) -> Any:
     """Returns the result of `hinge.forward` or `forward_with_route` for CPU tensors with missed steps.
 
@@ -353,18 +353,18 @@ def forward(
     if type(thresholds) in CLASSES or type(weights) in CLASSES:
         settle(thresholds)
         pending = missed(weights)
-        if pending is None or not _has_leaves(pending, words["kind"], thresholds):
+        if pending is None or not _has_leaves(pending, variant["kind"], thresholds):
             settle(weights)
             pending = None
         thresholds, weights = plain(thresholds), plain(weights)
     arrays = array("x", x), array("thresholds", thresholds), array("features", features)
     if pending is None:
-        return run(*arrays, array("weights", weights), **words)
-    route = hinge.traverse(*arrays, **{name: word for name, word in words.items() if name != "aggregate"})
+        return run(*arrays, array("weights", weights), **variant)
+    route = hinge.traverse(*arrays, **{name: word for name, word in variant.items() if name != "aggregate"})
     n_trees, n_leaves = pending.data.shape[:2]
     with hforest.unchecked():  # rows that leaves give are right
         pending.take(hinge.leaf_rows(route.leaf.reshape(-1, n_trees), n_leaves))
-    y = hinge.leaf_outputs(route.leaf, route.margin, pending.data.numpy(), aggregate=words["aggregate"])
+    y = hinge.leaf_outputs(route.leaf, route.margin, pending.data.numpy(), aggregate=variant["aggregate"])
     return y if run is hinge.forward else (y, route)
 
 

@@ -25,11 +25,10 @@ from .forest import Forest, check
 from .importances import importance, permutation_importance
 from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
-from .preparing import prepare
 from .proximities import proximity
 from .refitting import leaf_counts, refit
 from .text import to_text
-from .walks import apply, path, predict, vote_shares
+from .walks import apply, path, predict, prepare, vote_shares
 
 __all__ = [
     "Forest",

@@ -7,6 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.defaults import sends_missing_left
 from .complete import levels
 from .forest import Forest, has_sets, knows_missing, trusted
 from .walks import REMEDY, apply
@@ -116,7 +117,7 @@ def _dict(forest: Forest, of_node: FloatArray, value: FloatArray) -> dict[str, A
         left = np.where(is_leaf, -1, forest.left[part]).astype(np.int32)
         default = left.copy()
         if knows_missing(forest):
-            default += ~is_leaf & (forest.default_left[part] & 1 == 0)
+            default += ~is_leaf & ~sends_missing_left(forest.default_left[part])
         trees.append(
             {
                 "children_left": left,

@@ -9,13 +9,17 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, machine
 from ..core.aliases import FloatArray, IntArray
+from ..core.defaults import sends_missing_left, sends_unknown_left
 
 PACKAGE = __name__.rpartition(".")[0]
 
 NO_DEFAULTS = checks.NO_DEFAULTS
 
-_FOLLOWED = (True, True, True, False, True, False, False, True, True, False, False, True, False)
-"""Which arrays of a forest have node numbers, features or places, that walks follow without a check."""
+_FOLLOWED = ("n_features", "tree_start", "feature", "left", "indptr", "indices", "category_indptr")
+"""Arrays of a forest with node numbers, features or places, which walks follow without a check."""
+
+LEAF_FIELDS = ("value",)
+"""Arrays of a forest with a row for each leaf, in the order of growth/leaf.h."""
 
 OPTIONAL = ("default_left", "category_indptr", "category_bits")
 
@@ -177,7 +181,7 @@ def arrays_of(forest: Forest, x: object = None) -> Forest:
     if not checks.values_checked():
         return forest
     return Forest(
-        *(checks.owned(a) if followed else a.view() for a, followed in zip(forest, _FOLLOWED, strict=True))
+        **{name: checks.owned(a) if name in _FOLLOWED else a.view() for name, a in forest._asdict().items()}
     )
 
 
@@ -420,14 +424,14 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
     """
     if forest.default_left.size:
         if math.isnan(value):
-            return not forest.default_left[at] & 1
-        words: Any = ()
+            return not sends_missing_left(forest.default_left[at])
+        bits: Any = ()
         if forest.category_indptr.size:
-            words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
-        if len(words):
-            if not 0 <= value < 32 * len(words) or value != int(value):
-                return not forest.default_left[at] & 2
-            return not int(words[int(value) // 32]) >> int(value) % 32 & 1
+            bits = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
+        if len(bits):
+            if not 0 <= value < 32 * len(bits) or value != int(value):
+                return not sends_unknown_left(forest.default_left[at])
+            return not int(bits[int(value) // 32]) >> int(value) % 32 & 1
     return bool(value > forest.threshold[at])
 
 
@@ -438,12 +442,17 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     others compare column f, where they are -inf.
     """
     xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
-    goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
+    goes_right = (forest.feature >= 0) & ~sends_missing_left(forest.default_left)
     feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
     # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
     threshold = xp.where(threshold > largest, largest, threshold)
     return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
+
+
+def of_leaves(forest: Forest, rows: IntArray | slice) -> dict[str, FloatArray]:
+    """Returns the given rows of the arrays that have a row for each leaf, by name."""
+    return {name: getattr(forest, name)[rows] for name in LEAF_FIELDS}
 
 
 def on_host(forest: Forest) -> Forest:

@@ -10,9 +10,9 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import Array, IntArray
-from .forest import NO_DEFAULTS, Forest, arrays_of, check, has_sets, is_marked, marked
+from .forest import LEAF_FIELDS, NO_DEFAULTS, Forest, arrays_of, check, has_sets, is_marked, marked
 
-_PER_NODE = ("feature", "threshold", "left", "gain", "value", "indices", "data", "category_bits")
+_CONCATENATED = ("feature", "threshold", "left", "gain", *LEAF_FIELDS, "indices", "data", "category_bits")
 
 
 def join(forests: Sequence[Forest]) -> Forest:
@@ -65,15 +65,16 @@ def joined(forests: Sequence[Forest]) -> Forest:
     xp = dispatch.array_module(forests[0].feature)
     n_nodes = [forest.feature.size for forest in forests]
     arrays = {
-        name: xp.concatenate([xp.asarray(getattr(forest, name)) for forest in forests]) for name in _PER_NODE
+        name: xp.concatenate([xp.asarray(getattr(forest, name)) for forest in forests])
+        for name in _CONCATENATED
     }
     tree_start = _starts(xp, [forest.tree_start for forest in forests], n_nodes)
     indptr, category_indptr = xp.zeros(0, np.int64), xp.zeros(0, np.int64)
     if any(forest.indptr.size for forest in forests):
         indptr = _pointers(xp, [f.indptr for f in forests], n_nodes, [f.indices.size for f in forests])
     if any(has_sets(forest) for forest in forests):
-        words = [forest.category_bits.size for forest in forests]
-        category_indptr = _pointers(xp, [f.category_indptr for f in forests], n_nodes, words)
+        n_words = [forest.category_bits.size for forest in forests]
+        category_indptr = _pointers(xp, [f.category_indptr for f in forests], n_nodes, n_words)
     default_left = xp.asarray(NO_DEFAULTS[0])
     if forests[0].default_left.size:
         default_left = xp.concatenate([forest.default_left for forest in forests])

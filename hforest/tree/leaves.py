@@ -95,8 +95,8 @@ def leaf_targets(
     drawn = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
     plain = drawn is None and bool((weight == 1).all())
     if not plain:
-        held = weight[:, None] > 0 if drawn is None else (weight[:, None] > 0) & (drawn.T > 0)
-        leaf = np.where(held, leaf, np.int32(-1))
+        is_counted = weight[:, None] > 0 if drawn is None else (weight[:, None] > 0) & (drawn.T > 0)
+        leaf = np.where(is_counted, leaf, np.int32(-1))
     indptr, sample = grouped(forest, leaf)
     order = np.argsort(goals.T, axis=1, kind="stable")
     place = np.empty(order.shape, np.int32)

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from ..core.in_place import Windows
+from ..core.in_place import PlacedWindows
 from ..core.sparse import Compressed
 from .forest import goes_right
 
@@ -28,7 +28,7 @@ def _candidate(row, at, forest):
 
 
 def _rows(x):
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         numbers = x.x.ravel()
         return (numbers[base + x.offset] for base in x.base)
     if not isinstance(x, Compressed):

@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, marked, trusted
+from .forest import Forest, marked, of_leaves, trusted
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -17,14 +17,16 @@ _ENTRIES = 1 << 20
 """Number of samples, over several trees, that are summed at a time."""
 
 
-def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[Forest, IntArray, IntArray | None]:
+def _leaves_and_counts(
+    forest: Forest, x: ArrayLike, counts: ArrayLike | None
+) -> tuple[Forest, IntArray, IntArray | None]:
     """Returns the forest, leaves (n_samples, n_trees) and counts of samples in each tree, after checks."""
     forest = trusted(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")
-    held = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
-    return forest, leaf, held
+    in_bag = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
+    return forest, leaf, in_bag
 
 
 def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
@@ -34,31 +36,31 @@ def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
 
 
 def _in_trees(
-    forest: Forest, leaf: IntArray, held: IntArray | None
+    forest: Forest, leaf: IntArray, in_bag: IntArray | None
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yields for some trees at a time their samples, the rows of `value`, and the counts of samples."""
     n, n_trees = leaf.shape
     step = max(1, _ENTRIES // n)
     for first in range(0, n_trees, step):
         trees = np.arange(first, min(first + step, n_trees))
-        if held is None:
+        if in_bag is None:
             tree, some = np.repeat(trees, n), np.tile(np.arange(n), len(trees))
             often = np.ones(len(some), np.int64)
         else:
-            at, some = np.nonzero(held[trees])
-            tree, often = trees[at], held[trees[at], some].astype(np.int64)
+            at, some = np.nonzero(in_bag[trees])
+            tree, often = trees[at], in_bag[trees[at], some].astype(np.int64)
         yield some, value_rows(forest, leaf[some, tree], tree), often
 
 
 def class_counts(
-    forest: Forest, leaf: IntArray, held: IntArray | None, y: IntArray, n_classes: int
+    forest: Forest, leaf: IntArray, in_bag: IntArray | None, y: IntArray, n_classes: int
 ) -> IntArray:
     """Returns the same as `leaf_counts`, for checked leaves and labels."""
     n_leaves = len(forest.value)
     with checks.memory("n_classes", "counts", 8 * n_leaves * n_classes):
         result = np.zeros((n_leaves, n_classes), np.int64)
     flat = result.reshape(-1)
-    for some, rows, often in _in_trees(forest, leaf, held):
+    for some, rows, often in _in_trees(forest, leaf, in_bag):
         np.add.at(flat, rows * n_classes + y[some], often)
     return result
 
@@ -104,9 +106,9 @@ def leaf_counts(
            [0, 2]])
     """
     checks.on_cpu(x=x, y=y, counts=counts)
-    forest, leaf, held = _held(forest, x, counts)
+    forest, leaf, in_bag = _leaves_and_counts(forest, x, counts)
     labels, n_classes = supervised.labels("y", y, len(leaf), n_classes)
-    return class_counts(forest, leaf, held, labels, n_classes)
+    return class_counts(forest, leaf, in_bag, labels, n_classes)
 
 
 def refit(
@@ -163,25 +165,25 @@ def refit(
     """
     checks.choice("empty", empty, _EMPTY)
     checks.on_cpu(x=x, y=y, counts=counts)
-    forest, leaf, held = _held(forest, x, counts)
+    forest, leaf, in_bag = _leaves_and_counts(forest, x, counts)
     dtype = forest.threshold.dtype
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))
-    goal = supervised.target(y, len(leaf), task, n_classes, most)
+    target = supervised.target(y, len(leaf), task, n_classes, most)
     if task == "regression" and empty == "abstain":
         raise ValueError(
             'empty: expected "prune" with task="regression", got "abstain", which defines no mean; '
             "leave it out"
         )
-    if held is not None and not held.any(axis=1).all():
+    if in_bag is not None and not in_bag.any(axis=1).all():
         raise ValueError(
             "counts: expected at least one sample in each row, got only zeros in row "
-            f"{int((~held.any(axis=1)).argmax())}; pass at least one sample for each tree"
+            f"{int((~in_bag.any(axis=1)).argmax())}; pass at least one sample for each tree"
         )
-    if goal.labels is not None:
-        of_class = class_counts(forest, leaf, held, goal.labels, goal.n_outputs)
+    if target.labels is not None:
+        of_class = class_counts(forest, leaf, in_bag, target.labels, target.n_outputs)
         total, sums = of_class.sum(axis=1), of_class.astype(np.float64)
     else:
-        total, sums = target_sums(forest, leaf, held, goal.targets)
+        total, sums = target_sums(forest, leaf, in_bag, target.targets)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
     refitted = forest._replace(value=value.astype(dtype))
     if empty == "prune" and not bool((total > 0).all()):
@@ -190,12 +192,12 @@ def refit(
 
 
 def target_sums(
-    forest: Forest, leaf: IntArray, held: IntArray | None, targets: Any
+    forest: Forest, leaf: IntArray, in_bag: IntArray | None, targets: Any
 ) -> tuple[IntArray, FloatArray]:
     """Returns the number of samples of each row of `value`, and (n_leaves, n_outputs) sums of targets."""
     total = np.zeros(len(forest.value), np.int64)
     sums = np.zeros((len(total), targets.shape[1]))
-    for some, rows, often in _in_trees(forest, leaf, held):
+    for some, rows, often in _in_trees(forest, leaf, in_bag):
         np.add.at(total, rows, often)
         np.add.at(sums, rows, often[:, None] * targets[some])
     return total, sums
@@ -208,15 +210,18 @@ def _entries(indptr: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
     return starts, np.arange(starts[-1]) + np.repeat(indptr[nodes] - starts[:-1], sizes)
 
 
-def _pruned(forest: Forest, held: np.ndarray) -> Forest:
-    """Returns the forest without splits that have an empty side; `held`: rows of `value` with samples."""
+def _pruned(forest: Forest, has_samples: np.ndarray) -> Forest:
+    """Returns the forest without splits that have an empty side.
+
+    has_samples: for each row of `value`, whether a sample reaches it.
+    """
     n_trees = len(forest.tree_start) - 1
     tree = np.repeat(np.arange(n_trees), np.diff(forest.tree_start))
     root = forest.tree_start[tree]
     is_split = forest.feature != -1
     child = root + forest.left  # for splits, the left child
     full = np.zeros(len(tree), bool)
-    full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
+    full[~is_split] = has_samples[((root + tree) // 2 + forest.left)[~is_split]]
     place = np.arange(len(tree))  # the node that replaces a node
     for at in reversed(levels(forest)):
         left, right = full[child[at]], full[child[at] + 1]
@@ -243,21 +248,21 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     indptr = forest.indptr
     if indptr.size:
         indptr, entries = _entries(indptr, nodes)
-    words: Any = slice(None)
+    bits: Any = slice(None)
     sets = forest.category_indptr
     if sets.size:
-        sets, words = _entries(sets, nodes)
+        sets, bits = _entries(sets, nodes)
     return forest._replace(
         tree_start=start,
         feature=forest.feature[nodes],
         threshold=forest.threshold[nodes],
         left=np.where(split, 2 * nth + 1, leaf_nth).astype(np.int32),
-        value=forest.value[rows],
+        **of_leaves(forest, rows),
         gain=forest.gain[nodes],
         indptr=indptr,
         indices=forest.indices[entries],
         data=forest.data[entries],
         default_left=forest.default_left[nodes] if forest.default_left.size else forest.default_left,
         category_indptr=sets,
-        category_bits=forest.category_bits[words],
+        category_bits=forest.category_bits[bits],
     )

@@ -41,9 +41,9 @@ HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, int32_t fe
 /* Returns whether category a goes right at node v, whose set has n_words words from `first` on. */
 HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t n_words, double a) {
     uint32_t category;
-    if (!(a >= 0 && a < 32.0 * (double)n_words)) return !(f->default_left[v] & HF_UNKNOWN_LEFT);
+    if (!(a >= 0 && a < 32.0 * (double)n_words)) return !hf_sends_unknown_left(f->default_left[v]);
     category = (uint32_t)a;
-    if ((double)category != a) return !(f->default_left[v] & HF_UNKNOWN_LEFT);
+    if ((double)category != a) return !hf_sends_unknown_left(f->default_left[v]);
     return !(f->category_bits[first + category / 32] >> category % 32 & 1);
 }
 
@@ -51,7 +51,7 @@ HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t 
    not handle missing values, NaN goes left. */
 HF_BOTH int hf_goes_right(const hf_forest *f, int64_t v, double threshold, double a) {
     if (f->default_left) {
-        if (a != a) return !(f->default_left[v] & HF_MISSING_LEFT);
+        if (a != a) return !hf_sends_missing_left(f->default_left[v]);
         if (f->category_indptr && f->category_indptr[v] < f->category_indptr[v + 1])
             return hf_is_outside(f, v, f->category_indptr[v], f->category_indptr[v + 1] - f->category_indptr[v], a);
     }

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
+from ..core.defaults import sends_missing_left, sends_unknown_left
 from .forest import Forest, checked, on_host, root_of
 
 _LISTED = 12  # maximum number of listed categories of a set
@@ -95,17 +96,17 @@ def _names(names: Any) -> list[str]:
 
 def _condition(host: Forest, at: int) -> str:
     """Returns the condition of a split on the value that it compares."""
-    words = host.category_bits[:0]
+    bits = host.category_bits[:0]
     if host.category_indptr.size:
-        words = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
+        bits = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
     text = f"<= {host.threshold[at]:.6g}"
-    if words.size:
+    if bits.size:
         # Categories that did not occur in a node are on the side of unknown ones; the other side is listed.
-        unknown = bool(host.default_left[at] & 2)
-        there = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little") != unknown)
+        unknown = bool(sends_unknown_left(host.default_left[at]))
+        there = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little") != unknown)
         listed = [str(c) for c in there[:_LISTED]] + ["..."] * (len(there) > _LISTED)
         text = f"{'not ' * unknown}in {{{', '.join(listed)}}}"
-    if host.default_left.size and host.default_left[at] & 1:
+    if host.default_left.size and sends_missing_left(host.default_left[at]):
         return f"{text} or missing"
     if host.default_left.size and host.threshold[at] == np.finfo(host.threshold.dtype).max:
         return "is not missing"  # every number goes left

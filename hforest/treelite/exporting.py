@@ -26,8 +26,8 @@ def _metadata(forest: tree.Forest) -> tuple[Metadata, TreeAnnotation]:
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
     """Returns the categories to list at a split, and whether they go right; others go to the other side."""
-    words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
-    goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
+    bits = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
+    goes_left = (bits[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
     return np.flatnonzero(goes_left != unknown_left), unknown_left
 

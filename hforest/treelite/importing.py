@@ -57,19 +57,19 @@ def _breadth_first(root: np.ndarray, left: np.ndarray, right: np.ndarray) -> _Or
     level, tree_of, number = root, np.arange(len(root)), np.zeros(len(root), np.int64)
     while level.size:
         is_split = left[level] >= 0
-        splits, of = level[is_split], tree_of[is_split]
+        splits, split_tree = level[is_split], tree_of[is_split]
         # The nodes of a level stand in the order of the trees.
-        n_splits = np.bincount(of, minlength=len(root))
-        rank = np.arange(len(of)) - (np.cumsum(n_splits) - n_splits)[of]
+        n_splits = np.bincount(split_tree, minlength=len(root))
+        rank = np.arange(len(split_tree)) - (np.cumsum(n_splits) - n_splits)[split_tree]
         first = np.full(len(level), -1, np.int64)
-        first[is_split] = known[of] + 2 * rank
+        first[is_split] = known[split_tree] + 2 * rank
         nodes.append(level)
         trees.append(tree_of)
         numbers.append(number)
         children.append(first)
         known += 2 * n_splits
         level = np.stack([left[splits], right[splits]], 1).ravel()
-        tree_of = np.repeat(of, 2)
+        tree_of = np.repeat(split_tree, 2)
         number = (first[is_split][:, None] + np.arange(2)).ravel()
     start = np.concatenate([[0], np.cumsum(known)])
     at = start[np.concatenate(trees)] + np.concatenate(numbers)
@@ -156,16 +156,16 @@ def _categories(field: dict[str, np.ndarray], order: _Order) -> tuple[np.ndarray
     category = field["category_list"][place].astype(np.int64)
     last = np.zeros(len(split), np.int64)
     np.maximum.at(last, owner, category)
-    words = np.zeros(n_nodes, np.int64)
-    words[split] = last // _WORD + 1
-    indptr = np.concatenate([[0], np.cumsum(words)])
+    n_words = np.zeros(n_nodes, np.int64)
+    n_words[split] = last // _WORD + 1
+    indptr = np.concatenate([[0], np.cumsum(n_words)])
     bits = np.zeros(indptr[-1], np.uint32)
     np.bitwise_or.at(
         bits, indptr[split[owner]] + category // _WORD, np.uint32(1) << (category % _WORD).astype(np.uint32)
     )
     # If a split lists the categories that go right, all others go left.
     unknown_left[split] = field["category_list_right_child"][old].astype(bool)
-    bits = np.where(np.repeat(unknown_left, words), ~bits, bits)
+    bits = np.where(np.repeat(unknown_left, n_words), ~bits, bits)
     return indptr, bits, unknown_left
 
 

@@ -196,12 +196,12 @@ def fit_oc1(
     raise_stopped(&watch, "fit_oc1: no memory for {} samples", t.n)
 
 
-def grow(x, bins, learned, max_features, schedule, search, batch):
+def grow(x, bins, objective, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does.
 
     x and bins may also be units.StandardizedWindows and None.
     """
-    cdef hf_task t = task_of(learned, max_features, batch, x.dtype.itemsize == 4)
+    cdef hf_task t = task_of(objective, max_features, batch, x.dtype.itemsize == 4)
     cdef hf_hyperplanes h
     t.in_terms = True
     cdef hf_standardized windows

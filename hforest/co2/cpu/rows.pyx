@@ -3,6 +3,9 @@
 A row is divided into blocks of sixteen elements, as drawn in rows.pxd; w and slopes have the same blocks:
 (n_blocks, 16). A dot product sums each lane over the blocks, then folds the lanes by halves; a sum of rows
 adds them in their order. Every operation is one rounding in the dtype of x.
+
+Left out: vector bodies. A step of a stump was 1.13 times as fast by AVX2 and 1.12 times by AVX-512 (geometric
+means over the shapes of bench/co2.py; a Xeon, Sapphire Rapids).
 """
 
 from libc.stdint cimport int64_t, uint32_t

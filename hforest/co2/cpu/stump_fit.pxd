@@ -12,7 +12,7 @@ ctypedef struct hf_schedule:
     double eta
     double momentum
     double decay          # factor of eta after rounds that lower the surrogate
-    double tolerance      # by a smaller share than this
+    double tolerance      # a round that lowers the surrogate by a smaller share makes no progress
     double smooth         # added to the weight of each class before the logarithm in the first theta
     int64_t tau
     int64_t batch

@@ -15,7 +15,7 @@ from ...growth.bins import Bins
 from ...growth.gpu.builder import grow_trees
 from ...growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
 from ...growth.gpu.structs import Kept, nothing_kept
-from ...growth.trees import Batch, Learned
+from ...growth.trees import Batch, Objective
 from .. import checks
 
 PACKAGE = Path(__file__).parent.parent
@@ -231,11 +231,11 @@ class _Stumps(NamedTuple):
 
 
 def grow(
-    x: Array, bins: Bins, learned: Learned, max_features: int, schedule: Any, search: Any, batch: Batch
+    x: Array, bins: Bins, objective: Objective, max_features: int, schedule: Any, search: Any, batch: Batch
 ) -> None:
     """Appends the trees of a batch to `batch.trees` (OUT), as `growth.grow_projected` does."""
     del search  # OC1 runs on the CPU alone; the public function refuses it on a GPU
-    labels, targets, _ = learned.target
+    labels, targets, _ = objective.target
     columns = ColumnSource(columns_of(bins, max_features))
     stumps = _Stumps(columns, x, labels, targets, schedule)
-    grow_trees(task_of(learned, x.dtype), stumps, learned.sample_weight, batch)
+    grow_trees(task_of(objective, x.dtype), stumps, objective.sample_weight, batch)

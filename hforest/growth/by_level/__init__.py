@@ -31,7 +31,7 @@ An engine with its parts in a list:
 True
 """
 
-from ..trees import Projected, Trees
+from ..trees import Trees
 from .engine import Engine
 from .growing import grow
 from .parts import Description, Gathered
@@ -39,7 +39,7 @@ from .settings import Checked, Settings, by_rows, check_settings
 
 __all__ = ["RECORDS", "Checked", "Engine", "Settings", "by_rows", "check_settings", "grow"]
 
-RECORDS = Description, Gathered, Trees, Projected
+RECORDS = Description, Gathered, Trees
 """Named tuples that functions of parts return, and engines send."""
 
 # Classes are known by their public names, in `help` and in pickles, whatever file holds them.

@@ -8,24 +8,26 @@ import numpy as np
 
 from ...core import check
 from ...core.aliases import FloatArray, IntArray
+from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
 from ...core.philox import keys, philox
 from ...core.scores import node_score
 from ..reference.builder import bit_set
-from ..reference.units import is_narrow, value
-from ..trees import RootUnits
+from ..reference.leaves import LEAF_TOTALS, LEAF_VALUES, leaf_of_classes, leaf_of_targets
+from ..reference.units import is_narrow
+from ..trees import GrownTree, RootUnits
 from . import parts, units
 from .best_splits import best_splits
 from .engine import Engine, Handle
 from .levels import child_keys, sampled_features
-from .nodes import MISSING_LEFT, UNKNOWN_LEFT, Split, Tree
+from .nodes import Split, Tree
 from .parts import Below, Draw, Step
 from .planning import Plan
 from .units import Unit
 
 _HISTOGRAM_BYTES = 1 << 28  # bytes of histograms that are summed at a time
 _GATHERED_BYTES = 1 << 28  # bytes of rows of small nodes that are gathered at a time
-LEFT = 1
-"""A side of a bin, as in best_splits.pyx."""
+LEFT, RIGHT = 1, 0
+"""Sides of a bin, as in best_splits.pyx."""
 
 
 class Pending(NamedTuple):
@@ -52,8 +54,8 @@ class BatchOfTrees:
         self.root_weight: list[int] = []
         self.dtype: np.dtype = check.INT64
 
-    def grow(self) -> list[tuple[Any, ...]]:
-        """Returns the trees in the form that `growth.trees.joined` takes."""
+    def grow(self) -> list[GrownTree]:
+        """Returns the trees."""
         pending = self._roots()
         while pending:
             is_small = [int(p.sums[-1]) <= self.plan.max_gathered for p in pending]
@@ -65,7 +67,8 @@ class BatchOfTrees:
             pending = self._split(pending, large) if large else []
         edges, projected = self.plan.edges, self.plan.settings.projections is not None
         has_missing = edges.missing is not None
-        return [tree.arrays(self.plan.n_outputs, edges.dtype, has_missing, projected) for tree in self.trees]
+        width = self.plan.n_outputs * LEAF_VALUES
+        return [tree.grown(width, edges.dtype, has_missing, projected) for tree in self.trees]
 
     def _roots(self) -> list[Pending]:
         draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
@@ -123,18 +126,27 @@ class BatchOfTrees:
         return [i for i in nodes if i not in leaves]
 
     def _make_leaves(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
-        k = self.plan.n_outputs
         if not self.plan.is_classification:
             self._make_units(pending, sorted({*leaves, *own}))
-        for i in leaves:
+        totals = self._leaf_totals(pending, leaves)
+        for j, i in enumerate(leaves):
             p = pending[i]
-            weight = self._weight(p.sums)
             if self.plan.is_classification:
-                of_leaf = p.sums[:k].astype(np.float64) / float(weight)
+                row = leaf_of_classes(p.sums[: self.plan.n_outputs].tolist())
             else:
-                of_output = zip(p.unit.centre.tolist(), p.sums[:k].tolist(), strict=True)
-                of_leaf = np.array([value(c, p.unit.exponent, 0, q, weight) for c, q in of_output])
-            self.trees[p.tree].make_leaf(p.node, of_leaf)
+                row = leaf_of_targets(totals[j], p.unit.centre.tolist(), p.unit.exponent, 0)
+            self.trees[p.tree].make_leaf(p.node, np.array(row))
+
+    def _leaf_totals(self, pending: list[Pending], leaves: list[int]) -> list[list[list[int]]]:
+        """Returns the totals of the outputs of each leaf; nothing for labels."""
+        of_leaves = self._units(pending, leaves)
+        if of_leaves is None or not leaves:
+            return []
+        shape = len(leaves), self.plan.n_outputs, LEAF_TOTALS
+        args = (self.data, self.state), np.array(leaves, np.int64), of_leaves
+        totals: list[list[list[int]]]
+        totals = self.engine.total(parts.leaf_totals, *args, shape=shape, dtype=check.INT64).tolist()
+        return totals
 
     def _gain(self, p: Pending, score: float) -> float:
         """Returns the gain of a split."""
@@ -209,7 +221,7 @@ class BatchOfTrees:
                 continue
             both = best.left, p.sums - best.left
             gain = float(np.ldexp(max(gain, 0.0), self.plan.scale))
-            first = self.trees[p.tree].make_split(p.node, self._record(p, best, both, gain))
+            first = self.trees[p.tree].make_split(p.node, self._record(best, gain))
             chosen[i] = best
             for side, sums in enumerate(both):
                 children.append(Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums, p.unit))
@@ -228,22 +240,14 @@ class BatchOfTrees:
         step = Step(column, starts, np.concatenate([*tables, np.zeros(1, np.uint8)]))
         self.state = self.engine.map(parts.advance, (self.data, self.state), step)
 
-    @staticmethod
-    def _default_left(missing: int, sides: tuple[IntArray, IntArray]) -> int:
-        """Returns default_left: values that did not occur in the node go to its larger side."""
-        heavier = int(sides[0][-1]) >= int(sides[1][-1])
-        missing_left = heavier if missing < 0 else bool(missing)
-        return MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
-
-    def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
-        """Returns the split of a node for its tree; sides: sums of the left and the right one."""
-        edges, f = self.plan.edges, best.column
-        default_left = self._default_left(best.missing, sides)
+    def _record(self, best: Any, gain: float) -> Split:
+        """Returns the split of a node for its tree."""
+        edges, f, default_left = self.plan.edges, best.column, best.default_left
         missing = -1 if edges.missing is None else int(edges.missing[f])
         if edges.categorical is not None and edges.categorical[f]:
             bins = ([b for b in np.flatnonzero(best.side == s).tolist() if b != missing] for s in (1, 0))
             here, there = ([int(edges.low[f, b]) for b in side] for side in bins)
-            words = bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
+            words = bit_set(here, there, sends_unknown_left(default_left))
             return Split(f, 0.0, gain, default_left, words)
         if best.high == missing:  # missing values against all others
             return Split(f, float(np.finfo(edges.dtype).max), gain, default_left, [])
@@ -319,12 +323,13 @@ class BatchOfTrees:
         n_slots, constant = len(missing) // len(nodes), []
         of_nodes: dict[int, Best] = {}
         for j, i in enumerate(nodes):
-            slot, low, high, side_of_missing, n_varied = split[j].tolist()
+            slot, low, high, seen, n_varied = split[j].tolist()
             if slot >= 0:
                 slot += j * n_slots
                 at = slice(int(cells[slot]), int(cells[slot + 1]))
-                left = sums[at][sides[at] == LEFT].sum(axis=0, dtype=np.int64)
-                of_nodes[i] = Best(float(score[j]), slot, low, high, side_of_missing, sides[at].copy(), left)
+                side, bits = _placed(sums[at, -1], sides[at], int(missing[slot]), seen)
+                left = sums[at][side == LEFT].sum(axis=0, dtype=np.int64)
+                of_nodes[i] = Best(float(score[j]), slot, low, high, bits, side, left)
             elif n_varied == 0:
                 constant.append(i)
         return of_nodes, constant
@@ -335,15 +340,28 @@ class Best(NamedTuple):
 
     score: float
     column: int
-    """Feature, or slot."""
+    """Number of the feature; for projections the number of the slot."""
     low: int
     high: int
-    missing: int
-    """1 or 0: missing values go left or right; -1: the node has none."""
+    default_left: int
+    """Sides of values that the split does not compare (core/defaults.h)."""
     side: IntArray
-    """For each bin 1: left, 0: right, 2: not in the node."""
+    """(n_bins,) uint8, side of each bin: 1 left, 0 right, 2 no row of the node has the bin."""
     left: IntArray
     """(n_channels,): sums of the left side."""
+
+
+def _placed(n: IntArray, side: IntArray, missing: int, seen: int) -> tuple[IntArray, int]:
+    """Returns the sides of bins, with the chosen one for missing values, and default_left of a split.
+
+    n: (n_bins,) numbers of rows. missing: the bin of missing values; -1: none. seen: as in core/defaults.h.
+    """
+    side, is_known = side.copy(), np.arange(len(n)) != missing
+    n_left, n_right = (int(n[is_known & (side == s)].sum()) for s in (LEFT, RIGHT))
+    bits = default_left(seen, n_left, n_right, int(n[~is_known].sum()))
+    if seen >= 0:
+        side[missing] = LEFT if sends_missing_left(bits) else RIGHT
+    return side, bits
 
 
 def chunks(numbers: IntArray, sizes: IntArray, most: int) -> list[IntArray]:

@@ -54,7 +54,7 @@ ctypedef struct hf_node:
     double* all           # (n_outputs,): weights of the node's classes; 0 for regression
     double* mean          # (n_outputs,): mean targets of the node, in its unit; 0 for classes
     int64_t weight
-    double least_weight   # of each side
+    double least_weight   # minimum weight of each side of a split
     int64_t n
     # Categories of a slot: those present, their groups with sums and places, and the arrays that
     # hf_score_categories takes.

@@ -10,13 +10,12 @@ Sums of integers are exact, so all state machines find equal splits, however row
 """
 
 from functools import partial
-from typing import Any
 
 from ...core.aliases import Progress
 from ...core.progress import reporting
 from ...tree import Forest
 from ...tree.forest import marked
-from ..trees import as_forest, joined
+from ..trees import GrownTree, as_forest, joined
 from . import parts
 from .batches import BatchOfTrees
 from .engine import Engine
@@ -41,9 +40,8 @@ def grow(engine: Engine, samples: object, settings: Checked, progress: Progress 
     progress : callable or bool, optional
         If it returns False in one state machine, all stop.
     """
-    projected = settings.projections is not None
-    batch = ProjectedTrees if projected else BatchOfTrees
-    trees: list[tuple[Any, ...]] = []
+    batch = BatchOfTrees if settings.projections is None else ProjectedTrees
+    trees: list[GrownTree] = []
     with reporting(progress, settings.n_trees, "tree") as report:
         planned, data = plan(engine, engine.map(parts.raw_part, (samples,)), settings)
         for at in range(0, settings.n_trees, planned.n_batch):
@@ -52,6 +50,5 @@ def grow(engine: Engine, samples: object, settings: Checked, progress: Progress 
             trees += batch(engine, data, planned, draw).grow()
             if not engine.agree(partial(report, len(trees))):
                 break
-    arrays = joined(trees, planned.n_outputs, planned.edges.dtype, projected)
-    forest = as_forest(arrays, len(planned.edges.n_bins))
+    forest = as_forest(joined(trees, planned.edges.dtype), len(planned.edges.n_bins))
     return marked(forest, engine.n_tasks == 1)  # other workers have sent subtrees

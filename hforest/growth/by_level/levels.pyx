@@ -22,6 +22,7 @@ import numpy as np
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
 )
+from hforest.growth.cpu.leaves cimport HF_LEAF_TOTALS, hf_add_to_leaf
 from hforest.growth.cpu.sources.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
@@ -328,6 +329,35 @@ def in_units(targets, state, node, centre, exponent):
     _scale_nodes(targets, row, weight, indptr, node, centre, exponent, q, maxima, sums, &watch)
     raise_interrupt(&watch)
     return q, maxima, sums
+
+
+cdef void _leaf_totals(
+    const int64_t[:, ::1] q, const int32_t[::1] weight, const int64_t[::1] indptr, const int64_t[::1] node,
+    int64_t[:, :, ::1] totals, hf_watch* watch
+) noexcept nogil:
+    cdef int64_t v, i, j
+    cdef int threads = hf_threads()
+    for v in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, v):
+            for i in range(indptr[node[v]], indptr[node[v] + 1]):
+                for j in range(q.shape[1]):
+                    hf_add_to_leaf(&totals[v, j, 0], q[i, j], weight[i])
+            hf_end(watch)
+
+
+def leaf_totals(const int64_t[:, ::1] q, state, const int64_t[::1] node):
+    """Returns the totals of leaves over the rows of a part: (n_leaves, n_outputs, HF_LEAF_TOTALS) int64.
+
+    q: (n_entries, n_outputs), the result of `in_units`. state: (row, weight, indptr) of the pending nodes.
+    node: (n_leaves,).
+    """
+    cdef hf_watch watch
+    _, weight, indptr = state
+    totals = np.zeros((node.shape[0], q.shape[1], HF_LEAF_TOTALS), np.int64)
+    start_watch(&watch)
+    _leaf_totals(q, weight, indptr, node, totals, &watch)
+    raise_interrupt(&watch)
+    return totals
 
 
 # ----------------------------------------------------------------------------- partition

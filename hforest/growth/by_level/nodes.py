@@ -7,11 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ...core.launch import numbers
-from ..trees import Projected, Trees
-
-MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
-"""Bits of default_left."""
+from ..trees import GrownTree, Trees
 
 
 class Split(NamedTuple):
@@ -22,11 +18,11 @@ class Split(NamedTuple):
     gain: float
     default_left: int
     words: list[int]
-    """Set of categories that go left."""
+    """Words of 32 bits of the set of categories that go left; empty for numbers."""
     indices: Sequence[int] = ()
-    """Features of a projection (feature -2)."""
+    """Features of the projection of a split with feature -2."""
     data: Sequence[float] = ()
-    """Their weights."""
+    """Weights of the features in `indices`."""
 
 
 class Tree:
@@ -36,7 +32,7 @@ class Tree:
         self.splits: list[Split | None] = [None]
         self.left: list[int] = [0]
         self.value: list[FloatArray] = []
-        self.below: dict[int, Trees | Projected] = {}
+        self.below: dict[int, Trees] = {}
 
     def make_leaf(self, v: int, value: FloatArray) -> None:
         self.left[v] = len(self.value)
@@ -51,11 +47,9 @@ class Tree:
         self.left += [0, 0]
         return first
 
-    def arrays(
-        self, n_outputs: int, dtype: np.dtype, has_defaults: bool, projected: bool
-    ) -> tuple[IntArray, ...]:
-        """Returns the tree in the form that `growth.trees.joined` takes, breadth-first."""
-        parts = _joined(self, n_outputs, dtype)
+    def grown(self, width: int, dtype: np.dtype, has_defaults: bool, projected: bool) -> GrownTree:
+        """Returns the tree, whose leaves have rows of `width` values, breadth-first."""
+        parts = _joined(self, width, dtype)
         order = _breadth_first(parts.feature, parts.left)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -63,20 +57,27 @@ class Tree:
         is_leaf = feature == -1
         value = parts.value[left[is_leaf]]
         left = np.where(is_leaf, np.cumsum(is_leaf) - 1, place[np.where(is_leaf, 0, left)])
-        arrays: tuple[IntArray, ...] = (
-            feature.astype(np.int32), parts.threshold[order], left.astype(np.int32), parts.gain[order],
-            value.astype(dtype).ravel(),
+        grown = GrownTree(
+            feature=feature.astype(np.int32), threshold=parts.threshold[order], left=left.astype(np.int32),
+            gain=parts.gain[order], value=value.astype(dtype).ravel(),
         )  # fmt: skip
         if projected:
             n_entries = parts.n_entries[order]
             entries = ranges(parts.first_entry[order], n_entries)
-            starts = np.cumsum(n_entries) - n_entries
-            arrays += starts, parts.indices[entries].astype(np.int32), parts.data[entries].astype(dtype)
-        if not has_defaults:
-            return arrays
-        n_words = parts.n_words[order]
-        words = parts.words[ranges(parts.first_word[order], n_words)]
-        return (*arrays, parts.default_left[order].astype(np.uint8), n_words, words.astype(np.uint32))
+            grown = grown._replace(
+                first_entry=np.cumsum(n_entries) - n_entries,
+                indices=parts.indices[entries].astype(np.int32),
+                data=parts.data[entries].astype(dtype),
+            )
+        if has_defaults:
+            n_words = parts.n_words[order]
+            words = parts.words[ranges(parts.first_word[order], n_words)]
+            grown = grown._replace(
+                default_left=parts.default_left[order].astype(np.uint8),
+                n_words=n_words,
+                words=words.astype(np.uint32),
+            )
+        return grown
 
 
 class _Nodes(NamedTuple):
@@ -117,41 +118,49 @@ def _breadth_first(feature: IntArray, left: IntArray) -> IntArray:
     return np.concatenate(levels)
 
 
-def _with_projections(subtree: Trees | Projected) -> Projected:
-    if isinstance(subtree, Projected):
-        return subtree
-    none = np.zeros(0, np.int64)
-    return Projected(subtree, np.zeros(len(subtree.left) + 1, np.int64), none, none)
-
-
-def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
+def _joined(tree: Tree, width: int, dtype: np.dtype) -> _Nodes:
     """Returns the nodes that sums over all parts split, then those of the subtrees without their roots."""
     none = Split(-1, 0.0, 0.0, 0, [])
     splits = [none if split is None else split for split in tree.splits]
     feature, threshold, gain, default_left, words, indices, data = zip(*splits, strict=True)
     n_words, n_entries = (np.array([len(some) for some in several], np.int64) for several in (words, indices))
     top = _Nodes(
-        np.array(feature, np.int64), np.array(threshold), np.array(tree.left, np.int64), np.array(gain),
-        np.array(default_left, np.int64), n_words, np.cumsum(n_words) - n_words, n_entries,
-        np.cumsum(n_entries) - n_entries, np.array(tree.value).reshape(-1, n_outputs).astype(dtype),
-        *(np.array([*chain(*several)], t) for several, t in ((words, "i8"), (indices, "i8"), (data, "f8"))),
-    )  # fmt: skip
+        feature=np.array(feature, np.int64),
+        threshold=np.array(threshold),
+        left=np.array(tree.left, np.int64),
+        gain=np.array(gain),
+        default_left=np.array(default_left, np.int64),
+        n_words=n_words,
+        first_word=np.cumsum(n_words) - n_words,
+        n_entries=n_entries,
+        first_entry=np.cumsum(n_entries) - n_entries,
+        value=np.array(tree.value).reshape(-1, width).astype(dtype),
+        words=np.array([*chain(*words)], np.int64),
+        indices=np.array([*chain(*indices)], np.int64),
+        data=np.array([*chain(*data)], np.float64),
+    )
     parts, sizes = [top], np.array([len(splits), len(tree.value), len(top.words), len(top.data)])
     for v, subtree in tree.below.items():
-        below, starts, features, weights = _with_projections(subtree)
         n_nodes, n_values, n_all_words, n_all_entries = sizes.tolist()
-        nothing = np.zeros(len(below.left) + 1, np.int64)
-        indptr = below.category_indptr if len(below.category_indptr) else nothing
-        # Node j > 0 of the subtree gets number n_nodes + j - 1.
-        left = below.left + np.where(below.feature != -1, n_nodes - 1, n_values)
-        nodes = (
-            below.feature, below.threshold, left, below.gain,
-            below.default_left if len(below.default_left) else nothing[1:], np.diff(indptr),
-            indptr[:-1] + n_all_words, np.diff(starts), starts[:-1] + n_all_entries,
-        )  # fmt: skip
-        for of_top, of_subtree in zip(top, nodes, strict=False):
-            of_top[v] = of_subtree[0]
-        values = below.value, below.category_bits, features, weights
-        parts.append(_Nodes._make((*(a[1:] for a in nodes), *values)))
-        sizes += [len(left) - 1, len(below.value), len(below.category_bits), len(weights)]
+        nothing = np.zeros(len(subtree.left) + 1, np.int64)
+        sets = subtree.category_indptr if len(subtree.category_indptr) else nothing
+        starts = subtree.indptr if len(subtree.indptr) else nothing
+        nodes = {
+            "feature": subtree.feature,
+            "threshold": subtree.threshold,
+            # Node j > 0 of the subtree gets number n_nodes + j - 1.
+            "left": subtree.left + np.where(subtree.feature != -1, n_nodes - 1, n_values),
+            "gain": subtree.gain,
+            "default_left": subtree.default_left if len(subtree.default_left) else nothing[1:],
+            "n_words": np.diff(sets),
+            "first_word": sets[:-1] + n_all_words,
+            "n_entries": np.diff(starts),
+            "first_entry": starts[:-1] + n_all_entries,
+        }
+        for name, of_subtree in nodes.items():
+            getattr(top, name)[v] = of_subtree[0]
+        below = {name: a[1:] for name, a in nodes.items()}
+        entries = {"words": subtree.category_bits, "indices": subtree.indices, "data": subtree.data}
+        parts.append(_Nodes(**below, value=subtree.value, **entries))
+        sizes += [len(nothing) - 2, len(subtree.value), len(subtree.category_bits), len(subtree.data)]
     return _Nodes(*(np.concatenate(a) for a in zip(*parts, strict=True)))

@@ -15,10 +15,11 @@ from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
 from ..settings import most_drawn
-from ..trees import Learned, Projected, Roots, RootUnits, Trees
+from ..trees import Objective, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import in_units, partitioned, words
+from .levels import leaf_totals as leaf_totals_of
 from .nodes import ranges
 from .settings import Checked
 
@@ -110,11 +111,11 @@ class Draw(NamedTuple):
     first: int
     """Number of the first tree, part of the keys of random numbers."""
     at: int
-    """Its place among the trees of the call."""
+    """Place of the first tree among the trees of the call."""
     n_trees: int
     bootstrap: str
     whole: tuple[bool, ...] | None
-    """Whether trees take every row, for their draws have no weight."""
+    """(n_trees,) whether a tree takes every row because its draws have no weight; None: no tree does."""
 
 
 # -------------------------------------------------------------------------------------------- before growth
@@ -287,6 +288,13 @@ def targets_in(part: Part, state: State, nodes: IntArray, units: Units) -> IntAr
     return in_units(part.targets, state, nodes, *units)[0]
 
 
+def leaf_totals(part: Part, state: State, nodes: IntArray, units: Units) -> IntArray:
+    """Returns the totals of leaves over the targets of the part: (n_leaves, n_outputs, LEAF_TOTALS) int64."""
+    q = targets_in(part, state, nodes, units)
+    assert q is not None
+    return leaf_totals_of(q, state, nodes)
+
+
 def histograms(
     part: Part, state: State, nodes: IntArray, columns: IntArray, units: Units, dtype: np.dtype
 ) -> IntArray:
@@ -405,25 +413,23 @@ def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, b
     )  # fmt: skip
 
 
-def finish(
-    parts: list[Gathered], edges: Edges, n_outputs: int, below: Below
-) -> list[Trees] | list[Projected]:
+def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) -> list[Trees]:
     """Returns the subtrees of nodes whose rows come from all parts."""
     if len(parts) > 1:
         for number, part in enumerate(parts):
             _check_gathered(part, number, edges, n_outputs, below)
     rows, settings = _merged(parts), below.settings
-    learned = Learned(
+    objective = Objective(
         supervised.Target(rows.labels, rows.targets, n_outputs), rows.weight.astype(np.float64),
         settings.criterion, settings.limits, below.scale,
     )  # fmt: skip
     roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit)
     if settings.projections is not None:
         return unchecked.grow_projected_below(
-            np.ascontiguousarray(rows.codes.T), learned, roots, settings.projections,
+            np.ascontiguousarray(rows.codes.T), objective, roots, settings.projections,
             has_missing=edges.missing is not None, n_projections=settings.n_projections,
         )  # fmt: skip
     bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)
     if edges.categorical is not None:
         bins = bins._replace(categorical=edges.categorical)
-    return unchecked.grow_below(bins, learned, roots, max_features=below.max_features)
+    return unchecked.grow_below(bins, objective, roots, max_features=below.max_features)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dispatch
 from ...core.aliases import FloatArray, IntArray
+from ...core.defaults import sends_missing_left
 from .levels import find_bins, words
 from .levels import histograms as histograms_of
 from .nodes import ranges
@@ -61,8 +62,8 @@ class Splits(NamedTuple):
     projections: Entries
     """The projection of each node."""
     threshold: FloatArray
-    missing_left: np.ndarray
-    """(n,) bool: whether missing values go left."""
+    default_left: np.ndarray
+    """(n,) uint8: sides of values that the splits do not compare (core/defaults.h)."""
 
 
 def _values(part: Part, rows: IntArray, projections: Entries, first: int, last: int) -> FloatArray:
@@ -148,11 +149,11 @@ def advance(part: Part, state: State, splits: Splits) -> State:
     """Returns the children of nodes, left before right, in the order of nodes."""
     rows: list[IntArray] = [np.zeros(0, np.int32)]
     weights: list[IntArray] = [np.zeros(0, np.int32)]
-    of_node = zip(splits.threshold.tolist(), splits.missing_left, strict=True)
-    for i, (threshold, missing_left) in enumerate(of_node):
+    of_node = zip(splits.threshold.tolist(), splits.default_left.tolist(), strict=True)
+    for i, (threshold, default_left) in enumerate(of_node):
         row, weight = _rows_of(state, int(splits.place[i]))
         value = _values(part, row, splits.projections, i, i + 1)[0]
-        left = (value <= threshold) | (np.isnan(value) & missing_left)
+        left = np.where(np.isnan(value), sends_missing_left(default_left), value <= threshold)
         for side in (left, ~left):
             rows.append(row[side])
             weights.append(weight[side])

@@ -29,8 +29,8 @@ class BestProjection(NamedTuple):
     projection: Entries
     """A single projection."""
     threshold: float
-    missing: int
-    """1 or 0: missing values go left or right; -1: the node has none."""
+    default_left: int
+    """Sides of values that the split does not compare (core/defaults.h)."""
     left: IntArray
     """(n_channels,): sums of the left side."""
 
@@ -128,15 +128,14 @@ class ProjectedTrees(BatchOfTrees):
                 low, high = tables[best.column]
                 threshold = float(between(high[best.low], low[best.high], dtype))
             projection = nodes.projections.some(np.array([best.column]))
-            splits[i] = BestProjection(best.score, projection, threshold, best.missing, best.left)
+            splits[i] = BestProjection(best.score, projection, threshold, best.default_left, best.left)
         return constant
 
-    def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
+    def _record(self, best: Any, gain: float) -> Split:
         features, weights = best.projection.indices.tolist(), best.projection.data.tolist()
-        default_left = self._default_left(best.missing, sides)
         if len(features) == 1 and weights[0] == 1:
-            return Split(features[0], best.threshold, gain, default_left, [])
-        return Split(-2, best.threshold, gain, default_left, [], features, weights)
+            return Split(features[0], best.threshold, gain, best.default_left, [])
+        return Split(-2, best.threshold, gain, best.default_left, [], features, weights)
 
     def _advance(self, pending: list[Pending], chosen: dict[int, Any]) -> None:
         best = list(chosen.values())
@@ -146,6 +145,6 @@ class ProjectedTrees(BatchOfTrees):
             np.concatenate([b.projection.data for b in best]),
         )
         threshold = np.array([b.threshold for b in best], self.plan.edges.dtype)
-        missing_left = np.array([b.missing == 1 for b in best])
-        splits = Splits(np.array(list(chosen), np.int64), projections, threshold, missing_left)
+        default_left = np.array([b.default_left for b in best], np.uint8)
+        splits = Splits(np.array(list(chosen), np.int64), projections, threshold, default_left)
         self.state = self.engine.map(projected_parts.advance, (self.data, self.state), splits)

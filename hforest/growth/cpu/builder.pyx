@@ -9,6 +9,8 @@ appends two pending nodes. The sources are:
 
 The random draws of a node depend only on its key, and its key only on the parent's (Philox). Thus the order
 in which nodes grow does not change a tree.
+
+Kept: a leaf of one class is a number, without a row of values, until `order_tree` writes it.
 """
 
 from cython cimport floating
@@ -19,13 +21,16 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport hf_arena, release, resize, take
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
 from hforest.core.score cimport hf_node_score
+from hforest.growth.cpu.leaves cimport (
+    HF_LEAF_TOTALS, HF_LEAF_VALUES, hf_class_totals, hf_leaf_values,
+)
 from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport (
     HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
-    hf_workspace, weight_bits,
+    hf_units, hf_workspace, weight_bits,
 )
 from hforest.growth.cpu.scorers.term_histogram cimport release_kept
-from hforest.growth.cpu.units cimport mean_targets
+from hforest.growth.cpu.units cimport sum_leaf
 
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
@@ -116,11 +121,13 @@ cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) 
 cdef bint _write_leaf(
     const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, double weight
 ) noexcept nogil:
-    # Writes the class shares, or the mean target, of a leaf; returns whether there was memory.
+    # Writes the values of a leaf; returns whether there was memory.
     #
     # weight  0: the leaf has one class or one target, and its sums have not been computed
-    cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
-    cdef double value
+    cdef int64_t i, j, capacity, n = t.n_outputs, first = tree.n_rows * n * HF_LEAF_VALUES
+    cdef int64_t totals[HF_LEAF_TOTALS]
+    cdef double values[HF_LEAF_VALUES]
+    cdef hf_units unit
     if weight == 0 and t.labels != NULL:
         if r.kind == HF_TERMS:
             tree.left[node.at] = -1 - <int32_t> class_of(t, r, node.first)
@@ -130,19 +137,22 @@ cdef bint _write_leaf(
         return True
     if tree.n_rows == tree.row_capacity:
         capacity = 2 * tree.n_rows if tree.n_rows else 8
-        if not resize(&tree.arena, &tree.value, capacity * t.n_outputs * (4 if t.single else 8)):
+        if not resize(&tree.arena, &tree.value, capacity * n * HF_LEAF_VALUES * (4 if t.single else 8)):
             return False
         tree.row_capacity = capacity
     if t.labels == NULL:
-        mean_targets(t, r, node, weight == 0, r.mean)
-    for k in range(t.n_outputs):
+        sum_leaf(t, r, node, weight == 0, &unit)
+    for j in range(n):
         if t.labels == NULL:
-            value = r.mean[k]
-        elif r.kind == HF_TERMS:
-            value = <double> r.total[k] / <double> r.total_u
+            hf_leaf_values(r.leaf + j * HF_LEAF_TOTALS, unit.centre[j], unit.k, unit.m, values)
         else:
-            value = r.count[k] / weight
-        _put(tree.value, row + k, value, t.single)
+            if r.kind == HF_TERMS:
+                hf_class_totals(totals, r.total[j], r.total_u)
+            else:
+                hf_class_totals(totals, r.count[j], <int64_t> weight)
+            hf_leaf_values(totals, 0, 0, 0, values)
+        for i in range(HF_LEAF_VALUES):
+            _put(tree.value, first + i * n + j, values[i], t.single)
     tree.left[node.at] = <int32_t> tree.n_rows
     tree.n_rows += 1
     tree.n_leaves += 1
@@ -299,12 +309,24 @@ cdef bint grow_tree(
     return fine and not hf_has_stopped(t.watch)
 
 
+cdef void _write_pure_leaf(void* row, int64_t label, int64_t n_classes, bint single) noexcept nogil:
+    # Writes the values of a leaf of one class.
+    cdef int64_t i, k
+    cdef int64_t totals[HF_LEAF_TOTALS]
+    cdef double values[HF_LEAF_VALUES]
+    for k in range(n_classes):
+        hf_class_totals(totals, k == label, 1)
+        hf_leaf_values(totals, 0, 0, 0, values)
+        for i in range(HF_LEAF_VALUES):
+            _put(row, i * n_classes + k, values[i], single)
+
+
 cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil:
     # Writes a tree, its leaves and its projections in breadth-first order. Before node v is written,
     # to.left[v] holds the number of the node in the depth-first tree.
     cdef const hf_tree* tree = to.tree
     cdef int64_t v, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
-    cdef int64_t width = 4 if single else 8, size = n_outputs * width
+    cdef int64_t width = 4 if single else 8, size = n_outputs * HF_LEAF_VALUES * width
     cdef int32_t old
     cdef char* value
     to.left[0] = 0
@@ -326,8 +348,7 @@ cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexce
             if tree.left[old] >= 0:
                 memcpy(value, <char*> tree.value + tree.left[old] * size, size)
             else:
-                memset(value, 0, size)
-                _put(value, -1 - tree.left[old], 1, single)
+                _write_pure_leaf(value, -1 - tree.left[old], n_outputs, single)
             to.left[v] = <int32_t> n_leaves
             n_leaves += 1
             continue

@@ -21,26 +21,31 @@ from hforest.core.machine cimport (
 from hforest.core.score cimport require_criteria
 from hforest.core.views cimport start, start_of_rows
 from hforest.growth.cpu.scorers.bodies cimport HF_PATH_PLAIN
-from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree
+from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree, tree_key
 from hforest.growth.cpu.sources.column_source cimport source_of_columns
 from hforest.growth.cpu.sources.column_readers cimport reader_of
 from hforest.growth.cpu.sources.columns cimport hf_columns, hf_stored_rows
-from hforest.growth.cpu.copies cimport fill_corners, whole_row
-from hforest.growth.cpu.draws cimport count_draws
+from hforest.growth.cpu.leaves cimport HF_LEAF_VALUES
 from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
+from hforest.growth.cpu.sources.projected_values cimport fill_corners, whole_row
 from hforest.growth.cpu.sources.projections cimport (
     HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
 )
 from hforest.growth.cpu.sources.ranks cimport hf_column, hf_order, rank_column
-from hforest.growth.cpu.task cimport hf_roots, hf_task, hf_tree
+from hforest.growth.cpu.task cimport (
+    HF_STREAM_BOOTSTRAP, HF_STREAM_POISSON, hf_below, hf_draw, hf_philox, hf_roots, hf_task, hf_tree,
+)
 
-from ...core.in_place import Windows
+from ...core.in_place import PlacedWindows
 from ...core.projections import group_table
 from ...core.sparse import Columns
 from ..bins import Bins, Prepared
 from ..encoding import whole_numbers
 from ..sparse import stored_rows
-from ..trees import NO_DEFAULTS
+from ..trees import NO_DEFAULTS, Trees
+
+cdef extern from "growth/poisson.h" nogil:
+    int hf_poisson(uint32_t word)
 
 cnp.import_array()
 require_criteria(__name__)
@@ -53,20 +58,79 @@ cdef enum:
     COPIED = 1 << 24      # elements that NumPy copies between two checks for signals
     ROWS = 1 << 12        # rows of columns that are copied between two checks for signals
     BLOCK = 64            # rows per unit of work
+    COUNTED_ALONE = 1 << 15   # in-bag counts below which a second thread does not pay
+    WATCHED = 1 << 20     # draws of a bootstrap between two checks for signals
     LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
     WHOLE = 1 << 24       # float32 holds every integer up to this
 
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
+cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) noexcept nogil:
+    # Writes the number of times that a tree draws each of n samples, in n draws with replacement.
+    cdef hf_draw draw
+    cdef int64_t i, block
+    for block in range((n + WATCHED - 1) // WATCHED):
+        if hf_stopped(watch):
+            return
+        i = block * WATCHED
+        memset(count + i, 0, min(WATCHED, n - i) * sizeof(int32_t))
+    for i in range(n):
+        if i % WATCHED == 0 and hf_stopped(watch):
+            return
+        if i % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (i // 4), HF_STREAM_BOOTSTRAP)
+        count[hf_below(draw.word[i % 4], <uint32_t> n)] += 1
+
+
+cdef void _poisson(
+    uint64_t key, int64_t first_row, int64_t n, int32_t* count, hf_watch* watch
+) noexcept nogil:
+    # Writes the Poisson counts of a tree for rows first_row to first_row + n - 1.
+    cdef hf_draw draw
+    cdef int64_t i, row
+    draw.word[0] = draw.word[1] = draw.word[2] = draw.word[3] = 0
+    for i in range(n):
+        if i % WATCHED == 0 and hf_stopped(watch):
+            return
+        row = first_row + i
+        if i == 0 or row % 4 == 0:
+            draw = hf_philox(key, <uint64_t> (row // 4), HF_STREAM_POISSON)
+        count[i] = hf_poisson(draw.word[row % 4])
+
+
+cdef int _count_draws(
+    uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
+) except -1:
+    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: by a bootstrap, or
+    # from a Poisson distribution.
+    cdef int64_t n = counts.shape[1], m, n_units
+    cdef int threads = 1 if counts.shape[0] * n < COUNTED_ALONE else hf_threads()
+    cdef uint64_t key
+    cdef hf_watch watch
+    if counts.size == 0:
+        return 0
+    start_watch(&watch)
+    n_units = hf_units(&watch, counts.shape[0], threads)
+    for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
+        if hf_begin(&watch, m):
+            key = tree_key(seed, first + m)
+            if poisson:
+                _poisson(key, first_row, n, &counts[m, 0], &watch)
+            else:
+                _bootstrap(key, n, &counts[m, 0], &watch)
+            hf_end(&watch)
+    return raise_interrupt(&watch)
+
+
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample, in n draws."""
-    count_draws(seed, first, 0, False, counts)
+    _count_draws(seed, first, 0, False, counts)
 
 
 def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the Poisson counts of tree first + m for the rows from first_row on."""
-    count_draws(seed, first, first_row, True, counts)
+    _count_draws(seed, first, first_row, True, counts)
 
 
 # -------------------------------------------------------------------------------------------------- encoding
@@ -150,7 +214,7 @@ cdef void* _at(cnp.ndarray array, int64_t number):
 
 
 def joined(trees, int64_t n_outputs, dtype, bint projected):
-    """Returns the arrays of trees that `grow` or `grow_projected` has appended; see `trees.joined`."""
+    """Returns the trees that `grow` or `grow_projected` has appended in one record; see `trees.Trees`."""
     cdef int64_t m, n_units, n_trees = len(trees)
     cdef hf_arrays part
     cdef cnp.ndarray memory = np.empty(n_trees * sizeof(hf_arrays), np.uint8)
@@ -168,8 +232,8 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         words[m + 1] = words[m] + tree.n_all_words
     feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
     threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
-    value = np.empty((leaves[n_trees], n_outputs), dtype)
-    indptr = indices = data = None
+    value = np.empty((leaves[n_trees], n_outputs * HF_LEAF_VALUES), dtype)
+    indptr, indices, data = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, dtype)
     if projected:
         indptr = np.empty(nodes[n_trees] + 1, np.int64)
         indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
@@ -184,7 +248,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         part.tree = &(<_Grown> trees[m]).tree
         part.feature, part.left = <int32_t*> _at(feature, nodes[m]), <int32_t*> _at(left, nodes[m])
         part.threshold, part.gain = _at(threshold, nodes[m]), _at(gain, nodes[m])
-        part.value = _at(value, leaves[m] * n_outputs)
+        part.value = _at(value, leaves[m] * n_outputs * HF_LEAF_VALUES)
         part.indptr, part.first_entry, part.indices, part.data = NULL, entries[m], NULL, NULL
         if projected:
             part.indptr = <int64_t*> _at(indptr, nodes[m])
@@ -205,8 +269,11 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     raise_interrupt(&watch)
     if not words[n_trees]:
         _, word_indptr, all_words = NO_DEFAULTS
-    arrays = np.asarray(nodes), feature, threshold, left, value, gain, default_left, word_indptr, all_words
-    return (*arrays, indptr, indices, data) if projected else arrays
+    return Trees(
+        tree_start=np.asarray(nodes), feature=feature, threshold=threshold, left=left, value=value, gain=gain,
+        indptr=indptr, indices=indices, data=data, default_left=default_left, category_indptr=word_indptr,
+        category_bits=all_words,
+    )
 
 
 cdef const void* _address_of_bins(a):
@@ -233,17 +300,17 @@ cdef hf_roots _roots(roots):
     return a
 
 
-cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
+cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     # Returns the task of a batch of trees, without its source.
     cdef hf_task t
-    labels, targets, n_outputs = learned.target
-    t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
-    t.weight, t.labels = start[double](learned.sample_weight), start[int32_t](labels)
+    labels, targets, n_outputs = objective.target
+    t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
+    t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
-    t.scale = learned.scale
+    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, objective.criterion, False, n_candidates
+    t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
-    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = objective.limits
     t.seed, t.watch = batch.seed, NULL
     return t
 
@@ -362,30 +429,30 @@ def prepare_columns(bins, splitter):
     return _transposed(columns)
 
 
-cdef object _grow_on_numbers(x, learned, max_features, batch):
+cdef object _grow_on_numbers(x, objective, max_features, batch):
     # Does the work of `grow` for a matrix or windows.
     cdef hf_number_columns columns
     cdef hf_task t
     columns.place, columns.stride, columns.n_columns = NULL, x.shape[1], x.shape[1]
-    if isinstance(x, Windows):
-        t = task_of(learned, max_features, batch, x.x.itemsize == 4)
+    if isinstance(x, PlacedWindows):
+        t = task_of(objective, max_features, batch, x.x.itemsize == 4)
         t.base, columns.place, columns.stride = start[int64_t](x.base), start[int64_t](x.offset), 1
         columns.x = _address_of_reals(x.x)
     else:
-        t = task_of(learned, max_features, batch, x.itemsize == 4)
+        t = task_of(objective, max_features, batch, x.itemsize == 4)
         columns.x = _address_of_reals(x)
     t.source = source_of_numbers(&columns)
     grow_trees(&t, batch)
 
 
-def grow(bins, workspace, learned, max_features, splitter, batch):
+def grow(bins, workspace, objective, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them.
 
     For random thresholds `bins` may also be x, an array or windows, without a workspace.
     """
     if not isinstance(bins, Bins):
-        return _grow_on_numbers(bins, learned, max_features, batch)
-    cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
+        return _grow_on_numbers(bins, objective, max_features, batch)
+    cdef hf_task t = task_of(objective, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None
     t.base = start[int64_t](bins.base)
@@ -441,7 +508,7 @@ def _corners(x, distribution, bint narrow):
 def prepare_projections(x, distribution, bint has_missing):
     """Returns the arrays that `grow_projected` reads in place of x."""
     cdef hf_watch watch
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         numbers, kind = whole_numbers(x.x, WHOLE // x.shape[1])
         return Prepared(kind > 0, numbers, None, None, False, group_table(distribution))
     if isinstance(x, Columns):
@@ -465,14 +532,14 @@ def prepare_projections(x, distribution, bint has_missing):
     return Prepared(whole > 0, numbers, columns, corners, has_missing, group_table(distribution))
 
 
-def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
+def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
     """Appends trees on random projections to `batch.trees`, as `grow` does for columns."""
-    cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
+    cdef hf_task t = task_of(objective, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
     p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     p.offset, p.n_numbers = NULL, 0
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         t.base, p.offset, p.n_numbers = start[int64_t](x.base), start[int64_t](x.offset), x.x.size
         p.x = _address_of_reals(x.x)
     elif isinstance(x, Columns):

@@ -26,7 +26,11 @@ cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
 
 cdef extern from "core/defaults.h" nogil:
-    int HF_MISSING_LEFT, HF_UNKNOWN_LEFT
+    bint hf_draws_missing_left(uint32_t word)
+    bint hf_missing_left(int seen, int64_t n_left, int64_t n_right)
+    int hf_default_left(int seen, int64_t n_left, int64_t n_right, int64_t n_missing)
+    bint hf_sends_missing_left(int default_left)
+    bint hf_sends_unknown_left(int default_left)
 
 # Representation of a tree's samples. Gini with small integer weights: keys of bin, class and weight (16, 8
 # and 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and of
@@ -35,6 +39,9 @@ cdef enum:
     HF_KEYS_32 = 0
     HF_KEYS_64 = 1
     HF_TERMS = 2
+
+cdef enum:
+    HF_IS_MISSING = 2   # in r.goes_right: the value of the sample is missing, and its side is not chosen yet
 
 cdef struct hf_task
 cdef struct hf_workspace
@@ -45,8 +52,8 @@ cdef struct hf_units:
     double* centre     # (n_outputs,)  c; NULL for labels
     int k
     int m
-    double spread      # of the node from which it was made, as is the greatest weight u
-    double heaviest
+    double spread      # greatest range of targets of the node from which the unit was made
+    double heaviest    # greatest weight u of that node
 
 
 # A sample in the unit of its node. q: its target, if there is one output; its class; with two classes u if it
@@ -99,8 +106,8 @@ cdef struct hf_split:
     double below
     double above
     double threshold
-    int missing        # missing values of the node go left (1) or right (0); -1: it has none
-    int default_left   # bits: sides of values that the split does not compare
+    int missing        # side of the node's missing values in the scan: left (1), right (0); -1: it has none
+    int default_left   # sides of values that the split does not compare (core/defaults.h)
 
 
 # A growing tree, depth-first. A leaf of one class has left[v] = -1 - class, all others their row of `value`.
@@ -110,7 +117,7 @@ cdef struct hf_tree:
     int32_t* left
     double* threshold
     double* gain
-    void* value        # (n_rows, n_outputs), float or double
+    void* value        # (n_rows, width): rows of leaves (leaf.h), float or double
     int64_t n_nodes
     int64_t n_leaves
     int64_t n_rows
@@ -219,22 +226,23 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
-    int64_t* least          # (n_outputs,)  ranges of targets; as is greatest
-    int64_t* greatest
+    int64_t* leaf           # (n_outputs, HF_LEAF_TOTALS)  totals of the targets of a leaf
+    int64_t* least          # (n_outputs,)  least q of the node
+    int64_t* greatest       # (n_outputs,)  greatest q of the node
     double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes
     double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
-    double* left            # (n_outputs,), as is right
-    double* right
+    double* left            # (n_outputs,)  scratch: terms of the left side of a split
+    double* right           # (n_outputs,)  scratch: terms of the right side
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
     hf_cells cells
-    hf_weighed* weighed     # (n,)  of a node
+    hf_weighed* weighed     # (n,)  weighed terms of the samples of a node
     double farthest         # the greatest |q - mean u| / u of a node
     const hf_bodies* bodies
     hf_keep keep            # or NULL: nodes keep no histograms
-    uint32_t* count         # other kinds: by class
-    uint32_t* count_left
-    uint32_t* class_number
+    uint32_t* count         # (n_outputs,)  kinds of keys: weight of each class in the node
+    uint32_t* count_left    # (n_outputs,)  weight of each class on the left of a split
+    uint32_t* class_number  # (n_outputs,)  number of each class among those present in the node
     hf_pending* pending
     int64_t n_pending
     int64_t pending_capacity
@@ -242,7 +250,7 @@ cdef struct hf_workspace:
     double least_weight     # least weight of each side of a split
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
-    uint8_t* bucket         # and, HF_TERMS too, the place of its bin's bucket
+    uint8_t* bucket         # (n,)  histograms with buckets: place of the bucket of each sample's bin
     void* columns           # workspace for columns of bins
     void* source            # workspace of other sources
     void* stored            # workspace for a sparse matrix, or NULL
@@ -275,13 +283,6 @@ cdef inline hf_split no_split() noexcept nogil:
     split.below = split.above = split.threshold = 0
     split.missing, split.default_left = -1, 0
     return split
-
-
-cdef inline int defaults_of(int missing, bint heavier_left) noexcept nogil:
-    # Returns default_left. Missing values of the node go left (1) or right (0); if it has none (-1), they go
-    # to the side with more samples, as unknown categories do.
-    cdef bint left = heavier_left if missing < 0 else missing == 1
-    return (HF_MISSING_LEFT if left else 0) | (HF_UNKNOWN_LEFT if heavier_left else 0)
 
 
 cdef inline int weight_bits(const hf_workspace* r) noexcept nogil:

@@ -10,6 +10,6 @@ cdef const hf_units* unit_of_root(const hf_task* t, hf_workspace* r, int64_t num
 cdef void measure(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double* spread, double* heaviest
 ) noexcept nogil
-cdef void mean_targets(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, bint pure, double* mean
+cdef void sum_leaf(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, bint pure, hf_units* unit
 ) noexcept nogil

@@ -14,6 +14,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport hf_distance
+from hforest.growth.cpu.leaves cimport HF_LEAF_TOTALS, hf_add_to_leaf
 from hforest.growth.cpu.task cimport class_of, hf_term, is_pair
 
 cdef extern from "growth/units.h" nogil:
@@ -135,24 +136,28 @@ cdef void _scale_node(
     _scale_targets(t, r, node, unit, sum, False)
 
 
-cdef void mean_targets(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, bint pure, double* mean
+cdef void sum_leaf(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, bint pure, hf_units* unit
 ) noexcept nogil:
-    # Writes the mean targets of a leaf, from a unit of its own.
+    # Writes the unit of a leaf, made from its samples, and to r.leaf the totals of its targets in this unit.
     #
-    # pure  whether all targets are equal
-    cdef hf_units unit
-    cdef int64_t i, j, u = 0
-    unit.centre = mean
+    # pure  IN   whether all targets are equal
+    # unit  OUT  k, m and c, for which r.mean is the memory
+    cdef int64_t i, j
+    cdef const int64_t* q
+    unit.centre = r.mean
+    memset(r.leaf, 0, t.n_outputs * HF_LEAF_TOTALS * sizeof(int64_t))
     if pure:
+        unit.k = unit.m = 0
         for j in range(t.n_outputs):
-            mean[j] = _targets(t, r, r.payload[node.first])[j] + 0.0  # no negative zero
+            unit.centre[j] = _targets(t, r, r.payload[node.first])[j]
+            hf_add_to_leaf(r.leaf + j * HF_LEAF_TOTALS, 0, 1)
         return
-    _scale_node(t, r, node, &unit, r.sum)
+    _scale_node(t, r, node, unit, r.sum)
     for i in range(node.first, node.last):
-        u += r.term[i].u
-    for j in range(t.n_outputs):
-        mean[j] = hf_mean(mean[j], unit.k, unit.m, r.sum[j], u)
+        q = _q_of(t, r, i)
+        for j in range(t.n_outputs):
+            hf_add_to_leaf(r.leaf + j * HF_LEAF_TOTALS, q[j], r.term[i].u)
 
 
 cdef void measure(

@@ -6,12 +6,12 @@ import numpy as np
 
 from ...core.aliases import Array
 from ...core.dispatch import array_module
-from ...core.in_place import Windows, rows_of
+from ...core.in_place import PlacedWindows, rows_of
 from ...core.launch import launch_each
 from ...core.projections import Distribution, group_table
 from ..bins import Bins
-from ..trees import Batch, Learned
-from ..trees import joined as join_arrays
+from ..trees import Batch, GrownTree, Objective, Trees
+from ..trees import joined as join_trees
 from .builder import grow_trees
 from .builder import trees_at_once as trees_at_once
 from .candidates import (
@@ -90,12 +90,12 @@ def prepare_columns(bins: Bins, splitter: str) -> None:
 
 
 def grow(
-    bins: Bins, workspace: None, learned: Learned, max_features: int, splitter: str, batch: Batch
+    bins: Bins, workspace: None, objective: Objective, max_features: int, splitter: str, batch: Batch
 ) -> None:
     """See `reference.grow`."""
     source = ColumnSource(columns_of(bins, max_features), kinds_of(bins))
-    task = source.task(task_of(learned, bins.dtype, splitter, bins.missing is not None))
-    grow_trees(task, source, learned.sample_weight, batch)
+    task = source.task(task_of(objective, bins.dtype, splitter, bins.missing is not None))
+    grow_trees(task, source, objective.sample_weight, batch)
 
 
 class Prepared(NamedTuple):
@@ -109,9 +109,9 @@ class Prepared(NamedTuple):
     groups: Array
 
 
-def prepare_projections(x: Array | Windows, distribution: Distribution, has_missing: bool) -> Prepared:
+def prepare_projections(x: Array | PlacedWindows, distribution: Distribution, has_missing: bool) -> Prepared:
     """Returns what `grow_projected` reads in place of x."""
-    x = rows_of(x) if isinstance(x, Windows) else x
+    x = rows_of(x) if isinstance(x, PlacedWindows) else x
     d, xp = distribution, array_module(x)
     numbers = (
         d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections),
@@ -121,22 +121,20 @@ def prepare_projections(x: Array | Windows, distribution: Distribution, has_miss
 
 
 def grow_projected(
-    x: Array | Windows,
+    x: Array | PlacedWindows,
     workspace: Prepared,
-    learned: Learned,
+    objective: Objective,
     distribution: Distribution,
     n_projections: int,
     splitter: str,
     batch: Batch,
 ) -> None:
-    """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
+    """See `reference.grow_projected`."""
     projections = Projections(workspace.x, distribution, workspace.numbers, workspace.groups, n_projections)
-    task = task_of(learned, x.dtype, splitter, workspace.has_missing)
-    grow_trees(task, projections, learned.sample_weight, batch)
+    task = task_of(objective, x.dtype, splitter, workspace.has_missing)
+    grow_trees(task, projections, objective.sample_weight, batch)
 
 
-def joined(
-    trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
-) -> tuple[Array, ...]:
-    """Returns the arrays of trees: see `trees.joined`."""
-    return join_arrays(trees, n_outputs, dtype, projected)
+def joined(trees: list[GrownTree], n_outputs: int, dtype: np.dtype, projected: bool) -> Trees:
+    """Returns grown trees in one record, see `trees.joined`."""
+    return join_trees(trees, dtype)

@@ -14,12 +14,14 @@ from ...core.aliases import Array
 from ...core.dispatch import to_numpy
 from ...core.gpu import cast
 from ...core.launch import numbers
-from ..trees import Batch
+from ..trees import Batch, GrownTree
 from . import small_nodes
 from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
 from .small_nodes import Grown, grow_small, no_small, trimmed
 from .structs import Children, Kept, Level, Part, Small, Split
 
+(LEAF_TOTALS,) = numbers("growth/leaf.h", "HF_LEAF_TOTALS")
+(LEAF_SAMPLES,) = numbers("growth/gpu/sums.cuh", "LEAF_SAMPLES")
 NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
 MEMORY_SHARE = 0.5
@@ -67,7 +69,7 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
     )
     level = _KEY_BYTES * slots + node // _SAMPLES_A_NODE
     # Leaves may have a sample each.
-    leaves = 8 * (task.n_words + 3 * task.n_sums + 8) * task.fit_targets
+    leaves = 8 * (task.n_words + 3 * task.n_sums + LEAF_TOTALS * task.n_outputs + 8) * task.fit_targets
     targets = 8 * task.n_outputs * task.fit_targets
     return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, candidates))
 
@@ -151,7 +153,7 @@ def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) 
         nodes.first, nodes.count, nodes.tree, nodes.key, weight if root_weight is None else root_weight,
         nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_words), np.uint64), nodes.unit, total,
         xp.empty((n_nodes if task.fit_targets else 0, K)), weight,
-        None if task.fit_targets else xp.empty((n_nodes, K), task.real),
+        None if task.fit_targets else task.leaf_rows(n_nodes),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
         xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), xp.empty(n_nodes, np.int64), n_nodes,
         len(nodes.sample), number,
@@ -198,8 +200,7 @@ def _children(
 
 
 def _collect(
-    task: Task, projected: bool, levels: list[Grown], ends: Array, by_parity: Any,
-    trees: list[tuple[Array, ...]],
+    task: Task, projected: bool, levels: list[Grown], ends: Array, by_parity: Any, trees: list[GrownTree]
 ) -> None:  # fmt: skip
     """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
     xp, n_trees = task.xp, len(ends)
@@ -226,7 +227,7 @@ def _collect(
     gain = cast(xp.ldexp(joined("gain")[order], task.scale), task.real)
     leaf = order[is_leaf]
     if task.fit_targets:
-        value = _means(task, place[leaf], joined("count")[leaf], tree[leaf], by_parity)
+        value = _leaves_of_targets(task, place[leaf], joined("count")[leaf], tree[leaf], by_parity)
     else:
         value = joined("value")[leaf]
     entries = _entries(task, levels, order) if projected else None
@@ -238,24 +239,28 @@ def _collect(
         word_starts[1:] = to_numpy(xp.cumsum(n_words)[xp.asarray(starts[1:] - 1)])
     for m in range(n_trees):
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
-        grown: tuple[Array, ...] = (
-            feature[nodes], threshold[nodes], left[nodes], gain[nodes], value[rows].ravel()
+        grown = GrownTree(
+            feature=feature[nodes], threshold=threshold[nodes], left=left[nodes], gain=gain[nodes],
+            value=value[rows].ravel(),
         )  # fmt: skip
         if entries is not None and entry_starts is not None:
             entry, index, factor = entries
             some = slice(*entry_starts[m : m + 2])
-            grown += entry[nodes] - some.start, index[some], factor[some]
+            grown = grown._replace(
+                first_entry=entry[nodes] - some.start, indices=index[some], data=factor[some]
+            )
         if default_left is not None:
-            grown += default_left[nodes], n_words[nodes], word[slice(*word_starts[m : m + 2])]
+            words = word[slice(*word_starts[m : m + 2])]
+            grown = grown._replace(default_left=default_left[nodes], n_words=n_words[nodes], words=words)
         trees.append(grown)
 
 
-def _means(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
-    """Returns the mean targets of leaves; a unit is made for each.
+def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
+    """Returns the rows of leaves; a unit is made for each.
 
     by_parity: samples and u of even and of odd levels, whose leaves keep their places there.
     """
-    xp, n, K = task.xp, len(place), task.n_outputs
+    xp, n = task.xp, len(place)
     order = xp.argsort(place & ((1 << FIRST_BITS) - 1))
     place = place[order]
     first = place & ((1 << FIRST_BITS) - 1)
@@ -266,9 +271,12 @@ def _means(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) 
         first, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
         xp.empty((n, UNIT)), None, 0,
     )  # fmt: skip
-    leaves = _level(task, nodes, None, 0)._replace(value=xp.empty((n, K), task.real))
+    leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
+    totals = xp.zeros((n, task.n_outputs, LEAF_TOTALS), np.int64)
     task.make_units(leaves, None)
-    value = xp.empty((n, K), task.real)
+    task.launch("sum_leaves", -(-len(sample) // LEAF_SAMPLES), task.target, leaves, totals)
+    task.launch("write_leaves", n, task.target, leaves, totals)
+    value = task.leaf_rows(n)
     value[order] = leaves.value
     return value
 

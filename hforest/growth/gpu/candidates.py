@@ -16,7 +16,7 @@ from ...core.launch import launch, launch_each, numbers
 from ...core.projections import Distribution
 from ...core.supervised import Limits
 from ..bins import Bins
-from ..trees import Learned
+from ..trees import Objective
 from .structs import (
     COLUMNS,
     NO_ENTRIES,
@@ -42,6 +42,7 @@ from .structs import (
 PACKAGE = Path(__file__).parent.parent
 
 BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
+(LEAF_VALUES,) = numbers("growth/leaf.h", "HF_LEAF_VALUES")
 (SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
 (NEAR,) = numbers("growth/gpu/scan.cuh", "NEAR")
 EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
@@ -137,6 +138,10 @@ class Task(NamedTuple):
     def _some(self, wants: Array | None) -> tuple[Array, int]:
         return (self.xp.empty(0, np.uint8), 0) if wants is None else (wants, 1)
 
+    def leaf_rows(self, n: int) -> Array:
+        """Returns memory for the rows of n leaves."""
+        return self.xp.empty((n, LEAF_VALUES * self.n_outputs), self.real)
+
     def launch(self, name: str, n: int, *args: Any) -> None:
         """Launches n threads."""
         self.launch_blocks(name, -(-n // BLOCK), *args)
@@ -164,14 +169,14 @@ class Task(NamedTuple):
         self.launch_blocks(name, n_large + -(-n // BLOCK), *args)
 
 
-def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
+def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
     """Returns what trees learn, as kernels take it; with has_defaults they know missing values."""
-    xp = array_module(learned.sample_weight)
-    is_random, (labels, targets, n_outputs) = splitter == "random", learned.target
-    n = len(learned.sample_weight)
+    xp = array_module(objective.sample_weight)
+    is_random, (labels, targets, n_outputs) = splitter == "random", objective.target
+    n = len(objective.sample_weight)
     target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0)
     return Task(
-        xp, real, target, learned.criterion, learned.limits, is_random, has_defaults, learned.scale
+        xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@
 
 #include "core/keys.cuh"
 #include "core/projections.h"
+#include "growth/leaf.h"
 #include "growth/poisson.h"
-#include "growth/units.h"
 
 typedef unsigned long long word;
 
@@ -62,7 +62,8 @@ struct Level {
     size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, and of u
     double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of settle and finish_units
     double *weight;                 // (n_nodes,): of the samples; OUT of settle and finish_units
-    real *__restrict__ value;       // (n_nodes, n_outputs): as a leaf; null for targets; OUT of settle and finish_units
+    real *__restrict__ value;       // (n_nodes, ..): rows as leaves (leaf.h); null for targets of nodes that are none;
+                                    // OUT of settle and finish_units for labels, of write_leaves for targets
     int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
     double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
     double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits

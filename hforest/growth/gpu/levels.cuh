@@ -172,7 +172,7 @@ __device__ static inline void sides_of(
                 const size pair = split.chosen[a], place = i - begin;
                 const uint64_t key = pairs.key ? pairs.key[begin * slots + pair % slots * n + place]
                                                : bin_at(c, column[pair], level.sample[level.first[part.node[a]] + place]);
-                right = (key > split.greatest[a]) != (o.kind != PLAIN && o.flipped[a]);
+                right = goes_right(level, part, pairs, c, column, o, split, a, place, key);
             }
             split.right[i] = right;
         }

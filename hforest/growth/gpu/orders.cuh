@@ -53,7 +53,7 @@ __device__ static inline size varying_number(const int *column, size first, size
 
 // Returns whether a draw sends the missing values of a candidate left.
 __device__ static inline bool draws_left(uint64_t key, size number) {
-    return !(hf_philox(key, (uint64_t)number, HF_STREAM_DIRECTION).word[0] & 1);
+    return hf_draws_missing_left(hf_philox(key, (uint64_t)number, HF_STREAM_DIRECTION).word[0]);
 }
 
 // Writes the places of the categories of sampled column i of a part if it is categorical, and removes the slots that it
@@ -173,6 +173,58 @@ __device__ static inline uint64_t missing_place(const Orders &o, size column, bo
     return (uint64_t)o.missing[column] + (o.random ? 1 : 0);
 }
 
+// Returns whether the value of sample i of node a of a part, with its key, is missing in the candidate that the node chose.
+__device__ static inline bool is_missing(
+    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
+    const Split &split, size a, size i, uint64_t key
+) {
+    const size best = split.chosen[a], own = o.kind == COLUMNS ? column[best] : 0;
+    if (o.kind == COLUMNS && is_categorical(o, own))
+        return (size)bin_at(c, own, level.sample[level.first[part.node[a]] + i]) == o.missing[own];
+    if (!has_missing_key(o, own)) return false;
+    const bool is_first = best % pairs.slots % o.n_orders > 0, is_last = !is_first;
+    const uint64_t place = place_in_key(o, key);
+    return ((o.random || is_first) && place == missing_place(o, own, true)) ||
+           ((o.random || is_last) && place == missing_place(o, own, false));
+}
+
+// Returns the number of missing values of node a of a part in the candidate that it chose. In a sorted order they are
+// first or last.
+__device__ static inline size count_missing(
+    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
+    const Split &split, size a
+) {
+    const size best = split.chosen[a], slots = pairs.slots, n = level.count[part.node[a]];
+    const size own = o.kind == COLUMNS ? column[best] : 0, start = part.begin[a] * slots + best % slots * n;
+    if (o.random || (o.kind == COLUMNS && is_categorical(o, own))) {
+        size count = 0;
+        for (size i = 0; i < n; ++i)
+            count += is_missing(level, part, pairs, c, column, o, split, a, i, pairs.key[start + i]);
+        return count;
+    }
+    if (!has_missing_key(o, own)) return 0;
+    const bool is_first = best % slots % o.n_orders > 0;
+    const uint64_t missing = missing_place(o, own, is_first);
+    size low = 0, high = n; // the first place of a key that is not missing, or of one that is
+    while (low < high) {
+        const size middle = (low + high) / 2;
+        if ((place_in_key(o, pairs.key[pairs.order[start + middle]]) == missing) == is_first) low = middle + 1;
+        else high = middle;
+    }
+    return is_first ? low : n - low;
+}
+
+// Returns whether sample i of node a of a part, with its key, goes right.
+__device__ static inline bool goes_right(
+    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
+    const Split &split, size a, size i, uint64_t key
+) {
+    if (o.kind == PLAIN) return key > split.greatest[a];
+    if (is_missing(level, part, pairs, c, column, o, split, a, i, key))
+        return !hf_sends_missing_left(level.default_left[part.node[a]]);
+    return (key > split.greatest[a]) != o.flipped[a];
+}
+
 // Writes the threshold of the best split of node a, given the keys on both sides of it, and the sides of values that it
 // does not compare. split.n_left counts the keys up to the greatest before, and the samples on the left afterwards.
 __device__ static inline void finish_split(
@@ -183,18 +235,14 @@ __device__ static inline void finish_split(
     const size own = o.kind == COLUMNS ? column[best] : 0, order = best % slots % o.n_orders;
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + best % slots * n;
-    const uint64_t greatest = split.greatest[a];
-    int missing = -1; // missing values of the node go left (1) or right (0)
-    if (categories) {
-        for (size i = 0; i < n && missing < 0; ++i)
-            if ((size)bin_at(c, own, level.sample[level.first[v] + i]) == o.missing[own]) missing = keys[i] <= greatest;
-    } else if (has_missing_key(o, own)) {
-        for (size i = 0; i < n && missing < 0; ++i) {
-            const uint64_t here = place_in_key(o, keys[i]);
-            const bool can_be_first = o.random || order > 0, can_be_last = o.random || order == 0;
-            if (can_be_first && here == missing_place(o, own, true)) missing = 1;
-            if (can_be_last && here == missing_place(o, own, false)) missing = 0;
-        }
+    const size n_missing = count_missing(level, part, pairs, c, column, o, split, a);
+    int missing = -1; // the side of the node's missing values in the scan or the draw: 1 left, 0 right, -1: it has none
+    if (n_missing > 0 && (o.random || categories)) {
+        size i = 0;
+        while (!is_missing(level, part, pairs, c, column, o, split, a, i, keys[i])) ++i;
+        missing = keys[i] <= split.greatest[a];
+    } else if (n_missing > 0) {
+        missing = order > 0;
     }
     bool flipped = o.random && pairs.flipped[best];
     if (!o.random && !categories) {
@@ -217,11 +265,11 @@ __device__ static inline void finish_split(
         missing = 0;
         if (!o.random) split.n_left[a] = n - split.n_left[a];
     }
-    const bool heavier = 2 * split.n_left[a] >= n;
     o.flipped[a] = flipped;
-    level.default_left[v] = (unsigned char)(
-        ((missing < 0 ? heavier : missing == 1) ? HF_MISSING_LEFT : 0) | (heavier ? HF_UNKNOWN_LEFT : 0)
-    );
+    const size n_known = n - n_missing, n_left = split.n_left[a] - (missing == 1 ? n_missing : 0);
+    const int sides = hf_default_left(missing, n_left, n_known - n_left, n_missing);
+    level.default_left[v] = (unsigned char)sides;
+    split.n_left[a] = n_left + (hf_sends_missing_left(sides) ? n_missing : 0);
 }
 
 // Writes the set of categories that go left, if node a of a part splits by categories: `words` (n_nodes of the level,
@@ -236,7 +284,7 @@ __device__ static inline void words_of(
     const size v = part.node[a], n = level.count[v], own = column[split.chosen[a]];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
     unsigned *__restrict__ mine = words + v * max_words;
-    const unsigned others = level.default_left[v] & HF_UNKNOWN_LEFT ? ~0u : 0u;
+    const unsigned others = hf_sends_unknown_left(level.default_left[v]) ? ~0u : 0u;
     for (size i = 0; i < max_words; ++i) mine[i] = others;
     for (size i = 0; i < n; ++i) {
         const size bin = bin_at(c, own, level.sample[level.first[v] + i]);

@@ -150,7 +150,7 @@ __device__ static inline void grow_node(
         level = {
             r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0,
             at(r.measured, first * words_of_node(y)), at(r.unit, place * UNIT), r.total + first * (K + 1), at(r.mean, first * K), r.weight + first,
-            at(r.value, place * K), r.feature + place, r.threshold + place, r.gain + place,
+            at(r.value, place * HF_LEAF_VALUES * K), r.feature + place, r.threshold + place, r.gain + place,
             at(r.default_left, place), r.place + place, 1, n, 0
         };
         after = {
@@ -255,7 +255,7 @@ __device__ static inline void grow_node(
             const size n_places = level.n_nodes;
             shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
             shift(n_places, level.default_left, level.place, kept.begin, kept.count);
-            shift(n_places * K, level.value);
+            shift(n_places * HF_LEAF_VALUES * K, level.value);
             shift(n_places * UNIT, level.unit);
             level.n_nodes = 2 * part.n_nodes;
             shift(level.n_nodes, after.first, after.count, after.tree, after.key);

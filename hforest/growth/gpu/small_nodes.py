@@ -131,7 +131,7 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
 
     return Rooms(
         first=longs(places), count=longs(places), tree=ints(places), key=words(places),
-        value=None if task.fit_targets else xp.empty((places, K), task.real),
+        value=None if task.fit_targets else task.leaf_rows(places),
         feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
         place=xp.full(places, NOWHERE, np.int64),

@@ -24,6 +24,7 @@ enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node
 
 constexpr size UNIT = 4;    // numbers of a unit: exponents of targets and weights, spread, heaviest
 constexpr size TILE = 2048; // samples of a block of measure
+constexpr size LEAF_SAMPLES = 16; // samples of a thread of sum_leaves
 
 __device__ static inline bool has_units(const Target &y) { return !(y.has_labels && y.is_whole); }
 
@@ -62,14 +63,26 @@ __device__ static inline void add_to(size *sum, size a) { atomicAdd((word *)sum,
 __device__ static inline double number_of(word key) { return unordered(key, double()); }
 __device__ static inline word key_of(size q) { return (word)q ^ 1ull << 63; } // its own inverse
 
-// Writes what follows from the total and the unit of node v.
+// Writes the values of class or output k to the row of leaf v of value (n_leaves, HF_LEAF_VALUES * n_outputs).
+__device__ static inline void
+write_leaf(const Target &y, const size *totals, double c, int k_unit, int m, real *__restrict__ value, size v, size k) {
+    double values[HF_LEAF_VALUES];
+    hf_leaf_values(totals, c, k_unit, m, values);
+    for (size i = 0; i < HF_LEAF_VALUES; ++i) value[(v * HF_LEAF_VALUES + i) * y.n_outputs + k] = (real)values[i];
+}
+
+// Writes what follows from the total and the unit of node v; of labels the row of the node as a leaf, too.
 __device__ static inline void complete(const Target &y, const Level &level, size v) {
     const size *total = total_of(y, level, v), K = y.n_outputs;
     level.weight[v] = hf_weight_of(total[K], exponent_of(y, level, v, 1));
     for (size k = 0; k < K; ++k) {
-        const double mean = (double)total[k] / (double)total[K];
-        if (y.has_labels) level.value[v * K + k] = (real)mean;
-        else level.mean[v * K + k] = mean;
+        size totals[HF_LEAF_TOTALS];
+        if (!y.has_labels) {
+            level.mean[v * K + k] = (double)total[k] / (double)total[K];
+            continue;
+        }
+        hf_class_totals(totals, total[k], total[K]);
+        write_leaf(y, totals, 0, 0, 0, level.value, v, k);
     }
 }
 
@@ -191,10 +204,15 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     if (!is_weight && (is_last || stage == EXTREMES)) atomicMax(own + (is_last ? Q_LEAST : T_LEAST), least);
 }
 
+// Returns whether all targets of node v are equal, so that its q are 0 and not written; known after stage PRODUCTS.
+__device__ static inline bool is_constant(const Target &y, const Level &level, size v) {
+    return measured_of(y, level, v)[PRODUCT] == ordered(0.0);
+}
+
 // Measures weights and targets.
 __device__ static inline void measure_run(const Target &y, const Level &level, int stage, size v, size from, size to) {
     const bool from_weights = stage < MEANS ? !y.is_whole : stage == MEANS || stage == INHERITED;
-    const bool is_pure = stage > PRODUCTS && stage < INHERITED && measured_of(y, level, v)[PRODUCT] == ordered(0.0);
+    const bool is_pure = stage > PRODUCTS && stage < INHERITED && is_constant(y, level, v);
     if (from_weights) measure_row(y, level, stage, v, y.n_outputs, from, to);
     for (size k = 0; k < y.n_outputs && !y.has_labels && !is_pure; ++k) {
         if (stage == INHERITED) measure_row(y, level, EXTREMES, v, k, from, to);
@@ -231,9 +249,8 @@ extern "C" __global__ void measure(
     measure_tile(y, level, begin, n, has_parents, some ? wants : NULL, (int)stage, from, to);
 }
 
-// Writes the unit of node v, which has been measured in all stages, what follows from it, and the mean targets of a leaf.
+// Writes the unit of node v, which has been measured in all stages, and what follows from it.
 __device__ static inline void finish_unit(const Target &y, const Level &level, size v) {
-    const size *total = total_of(y, level, v), K = y.n_outputs;
     const Exponents e = exponents_of(y, level, v, SUMS);
     double *unit = level.unit + v * UNIT;
     unit[0] = (double)e.k;
@@ -241,13 +258,40 @@ __device__ static inline void finish_unit(const Target &y, const Level &level, s
     unit[2] = spread_of(y, level, v);
     unit[3] = (double)(size)key_of((size)measured_of(y, level, v)[Q_MOST]);
     complete(y, level, v);
-    if (y.has_labels || !level.value) return;
-    for (size k = 0; k < K; ++k)
-        level.value[v * K + k] = (real)hf_mean(centre_of(y, level, v, SUMS, k), (int)e.k, (int)e.m, total[k], total[K]);
 }
 
 // Writes the units of all nodes, or of `some` that want one. One thread per node.
 extern "C" __global__ void finish_units(Target y, Level level, const unsigned char *__restrict__ wants, size some) {
     const size v = thread_number();
     if (v < level.n_nodes && (!some || wants[v] & WANTS_UNIT)) finish_unit(y, level, v);
+}
+
+// Adds the samples of leaves of targets, in the units of the leaves, to totals (n_leaves, n_outputs, HF_LEAF_TOTALS),
+// OUT, 0 before. The leaves divide the samples, in the order of both. One thread per LEAF_SAMPLES samples.
+extern "C" __global__ void sum_leaves(Target y, Level leaves, size *__restrict__ totals) {
+    const size K = y.n_outputs, from = thread_number() * LEAF_SAMPLES;
+    const size to = from + LEAF_SAMPLES < leaves.n_samples ? from + LEAF_SAMPLES : leaves.n_samples;
+    for (size k = 0; k < K; ++k) {
+        size at = from;
+        while (at < to) {
+            const size v = segment(leaves.first, leaves.n_nodes, at);
+            const size end = v + 1 < leaves.n_nodes && leaves.first[v + 1] < to ? leaves.first[v + 1] : to;
+            const bool is_pure = is_constant(y, leaves, v);
+            size own[HF_LEAF_TOTALS] = {};
+            for (; at < end; ++at)
+                hf_add_to_leaf(own, is_pure ? 0 : q_of(y, leaves, v, leaves.sample[at])[k], leaves.u[at]);
+            for (size i = 0; i < HF_LEAF_TOTALS; ++i) add_to(totals + (v * K + k) * HF_LEAF_TOTALS + i, own[i]);
+        }
+    }
+}
+
+// Writes the rows of leaves of targets, which have units, from their totals. One thread per leaf.
+extern "C" __global__ void write_leaves(Target y, Level leaves, const size *__restrict__ totals) {
+    const size v = thread_number(), K = y.n_outputs;
+    if (v >= leaves.n_nodes) return;
+    const Exponents e = exponents_of(y, leaves, v, SUMS);
+    for (size k = 0; k < K; ++k) {
+        const size *own = totals + (v * K + k) * HF_LEAF_TOTALS;
+        write_leaf(y, own, centre_of(y, leaves, v, SUMS, k), (int)e.k, (int)e.m, leaves.value, v, k);
+    }
 }

@@ -6,11 +6,11 @@ Functions, parameters and arrays are those of `cpu`. Criteria are numbers, those
 
 import numpy as np
 
-from ...core.in_place import Windows, rows_of
+from ...core.in_place import PlacedWindows, rows_of
 from ...core.philox import BOOTSTRAP, POISSON, below, philox, poisson
 from ...core.sparse import Columns
 from ..sparse import all_bins, all_numbers
-from ..trees import joined as join_arrays
+from ..trees import joined as join_trees
 from .builder import (
     grow_batch,
     kinds_of,
@@ -73,8 +73,8 @@ def prepare_columns(bins, splitter):
     """Returns None: the reference implementation reads bins by columns."""
 
 
-def grow(bins, workspace, learned, max_features, splitter, batch):
-    """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
+def grow(bins, workspace, objective, max_features, splitter, batch):
+    """Appends the trees of a batch to `batch.trees`, as `trees.GrownTree`."""
     if bins.stored is not None:
         bins = all_bins(bins)
     codes, low, high, dtype, base, offset, *_ = bins
@@ -85,10 +85,10 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
         low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
 
     def split(node, key):
-        min_leaf = learned.limits.min_samples_leaf
+        min_leaf = objective.limits.min_samples_leaf
         return split_by_column(node, key, low, high, dtype, kinds, max_features, min_leaf, splitter)
 
-    grow_batch(split, codes, learned, batch, dtype, False, bins.missing is not None)
+    grow_batch(split, codes, objective, batch, dtype, False, bins.missing is not None)
 
 
 def prepare_projections(x, distribution, has_missing):
@@ -96,22 +96,20 @@ def prepare_projections(x, distribution, has_missing):
     return has_missing
 
 
-def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
-    """Appends trees on random projections (Perry et al. 2019, Alg. 1): as `grow`, then (indptr, indices,
-    data) of their projections.
-    """
+def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
+    """Appends trees on random projections (Perry et al. 2019, Alg. 1), as `grow` does."""
     if isinstance(x, Columns):
         x = all_numbers(x)
-    elif isinstance(x, Windows):
+    elif isinstance(x, PlacedWindows):
         x = rows_of(x)
 
     def split(node, key):
-        min_leaf = learned.limits.min_samples_leaf
+        min_leaf = objective.limits.min_samples_leaf
         return split_by_projection(node, key, x, distribution, n_projections, min_leaf, splitter)
 
-    grow_batch(split, None, learned, batch, x.dtype, True, workspace)
+    grow_batch(split, None, objective, batch, x.dtype, True, workspace)
 
 
 def joined(trees, n_outputs, dtype, projected):
-    """Returns the arrays of trees, see `trees.joined`."""
-    return join_arrays(trees, n_outputs, dtype, projected)
+    """Returns grown trees in one record, see `trees.joined`."""
+    return join_trees(trees, dtype)

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.defaults import default_left, draws_missing_left, sends_missing_left, sends_unknown_left
 from ...core.launch import numbers
 from ...core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
 from ...core.projections import draw_projection
 from ...core.scores import beats, node_score, sum_of_squares
+from ..trees import GrownTree
+from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     Unit,
     are_whole,
@@ -24,12 +27,9 @@ from .units import (
     sums_of,
     unit_of_labels,
     unit_of_targets,
-    value,
     with_samples,
 )  # fmt: skip
 
-MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
-"""Bits of default_left."""
 POWER_STEPS, ALL_DIVISIONS, COMMON, CATEGORY_BITS = numbers(
     "growth/categories.h", "HF_POWER_STEPS", "HF_ALL_DIVISIONS", "HF_COMMON", "HF_CATEGORY_BITS"
 )
@@ -40,12 +40,12 @@ class Split(NamedTuple):
 
     column: Any
     """A column, or (indices, data) of a projection."""
-    goes_left: Callable[[int], bool]
-    """Returns whether a sample goes left."""
+    goes_left: Callable[[int], bool | None]
+    """Returns whether a sample goes left; None: its value is missing."""
     gain: float
     threshold: float
-    missing_left: bool | None = None
-    """Whether missing values of the node go left; None: it has none."""
+    seen: int = -1
+    """Side of the node's missing values in the scan or the draw, as in core/defaults.py; -1: it has none."""
     categories: list[int] | None = None
     """Categories on the left and on the right, for a split by categories."""
     others: list[int] | None = None
@@ -87,8 +87,8 @@ class Tree:
 
     def is_pure(self, samples):
         """Returns whether all samples have the same class, or the same targets."""
-        learned = self.labels if self.targets is None else self.targets
-        return all(learned[s] == learned[samples[0]] for s in samples)
+        y = self.labels if self.targets is None else self.targets
+        return all(y[s] == y[samples[0]] for s in samples)
 
 
 class Node:
@@ -149,12 +149,15 @@ class Node:
         return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
 
     def leaf_value(self):
-        """Returns shares of the classes, or mean targets from sums in a unit of the leaf's own."""
+        """Returns the row of the leaf; the totals of targets are in a unit of its own."""
         if self.tree.targets is None:
-            return self.mean
-        unit, outputs = self.tree.unit_of(self.samples), range(self.tree.n_outputs)
-        q, u = sums_of(unit.q.values(), self.tree.n_outputs), sum(unit.u.values())
-        return [value(unit.c[j], unit.k, unit.m, q[j], u) for j in outputs]
+            return leaf_of_classes(self.total)
+        unit, totals = self.tree.unit_of(self.samples), []
+        for j in range(self.tree.n_outputs):
+            totals.append([0] * LEAF_TOTALS)
+            for s in self.samples:
+                totals[j] = add_to_leaf(totals[j], unit.q[s][j], unit.u[s])
+        return leaf_of_targets(totals, unit.c, unit.k, unit.m)
 
 
 def best_threshold(node, column, value, min_samples_leaf, best):
@@ -275,7 +278,7 @@ def random_order(tree, present, key, number, missing, is_categorical, low, high,
     last = max(b for b in numbers[:-1] if b == numbers[0] or high[b] <= limit)
     side = {b: int(b > last) for b in numbers}
     if missing in present:
-        side[missing] = philox(key, number, DIRECTION)[0] & 1
+        side[missing] = int(not draws_missing_left(philox(key, number, DIRECTION)[0]))
     return side, limit
 
 
@@ -315,9 +318,8 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
-def grow_tree(tree, split, limits, dtype, root, scale):
-    """Returns (feature, threshold, left, gain, value), the projections by node, default_left, and the sets of
-    categories by node.
+def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
+    """Returns a tree.
 
     root: the key of its root, its depth, the weight of the whole tree, or None if this is one, and the unit
     of the root, or None if its samples make it. scale: gains are multiplied by 2**scale.
@@ -327,7 +329,7 @@ def grow_tree(tree, split, limits, dtype, root, scale):
     feature, threshold, left, gain = columns
     values: list[list[float]] = []
     projections: dict[int, tuple[list[int], list[float]]] = {}
-    default_left: dict[int, int] = {}
+    defaults: dict[int, int] = {}
     sets: dict[int, list[int]] = {}
     root_key, root_depth, root_weight, unit = root
     samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
@@ -354,25 +356,42 @@ def grow_tree(tree, split, limits, dtype, root, scale):
             if isinstance(column, tuple):
                 projections[v] = column
                 column = -2
-            sides = [[s for s in samples if best.goes_left(s) == here] for here in (True, False)]
+            left_side, right_side, missing = (
+                [s for s in samples if best.goes_left(s) == here] for here in (True, False, None)
+            )
+            bits = default_left(best.seen, len(left_side), len(right_side), len(missing))
+            left_side += missing if sends_missing_left(bits) else []
+            sides = sorted(left_side), sorted({*samples} - {*left_side})
             feature[v], threshold[v] = column, best.threshold
             gain[v] = float(np.ldexp(max(best.gain, 0.0), scale))
             left[v] = len(feature)
-            # Values that did not occur in the node go to the side of more samples.
-            heavier = len(sides[0]) >= len(sides[1])
-            missing_left = heavier if best.missing_left is None else best.missing_left
-            default_left[v] = MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
+            defaults[v] = bits
             if best.categories is not None:
-                sets[v] = bit_set(best.categories, best.others, heavier)
+                sets[v] = bit_set(best.categories, best.others, sends_unknown_left(bits))
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
                 pending.append((side, child, depth + 1, node.unit))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
                     a.append(blank)
         v += 1
-    return (
-        np.array(feature, np.int32), np.array(threshold), np.array(left, np.int32), np.array(gain),
-        np.array(values, dtype).ravel(), projections, default_left, sets,
+    grown = GrownTree(
+        feature=np.array(feature, np.int32), threshold=np.array(threshold), left=np.array(left, np.int32),
+        gain=np.array(gain), value=np.array(values, dtype).ravel(),
     )  # fmt: skip
+    nodes = range(len(feature))
+    if projected:
+        entries = [projections.get(v, ([], [])) for v in nodes]
+        grown = grown._replace(
+            first_entry=np.cumsum([0, *(len(indices) for indices, _ in entries[:-1])], dtype=np.int64),
+            indices=np.array([i for indices, _ in entries for i in indices], np.int32),
+            data=np.array([w for _, data in entries for w in data], dtype),
+        )
+    if has_defaults:
+        grown = grown._replace(
+            default_left=np.array([defaults.get(v, 0) for v in nodes], np.uint8),
+            n_words=np.array([len(sets.get(v, [])) for v in nodes], np.int64),
+            words=np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
+        )
+    return grown
 
 
 def bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
@@ -396,11 +415,12 @@ def root_unit(roots, m):
     return Unit(c, k, 0, {}, {}, spread, heaviest)
 
 
-def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
-    """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data), and if they
-    know missing values or categories with (default_left, words of each node's set, all words).
+def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
+    """Appends the trees of a batch to `batch.trees`.
+
+    projected, has_defaults: whether they have projections, and routes of missing values and categories.
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = learned
+    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
@@ -416,23 +436,7 @@ def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
-        *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root, scale)
-        if projected:
-            entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]
-            sizes = [len(indices) for indices, _ in entries]
-            arrays += [
-                np.cumsum([0, *sizes[:-1]], dtype=np.int64),
-                np.array([i for indices, _ in entries for i in indices], np.int32),
-                np.array([w for _, data in entries for w in data], dtype),
-            ]
-        if has_defaults:
-            nodes = range(len(arrays[0]))
-            arrays += [
-                np.array([default_left.get(v, 0) for v in nodes], np.uint8),
-                np.array([len(sets.get(v, [])) for v in nodes], np.int64),
-                np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
-            ]
-        batch.trees.append(tuple(arrays))
+        batch.trees.append(grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults))
 
 
 def split_by_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter):
@@ -459,7 +463,7 @@ def split_by_projection(node, key, x, distribution, n_projections, min_samples_l
         limit, end = float(np.finfo(x.dtype).max), 1
         if len(distinct) > 1:
             limit = random_threshold(key, number, distinct[0], distinct[-1], x.dtype)
-            end = philox(key, number, DIRECTION)[0] & 1
+            end = not draws_missing_left(philox(key, number, DIRECTION)[0])
         places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
         left_side = {s for s in samples if places[s] <= limit}
         score = score_left(node, left_side, min_samples_leaf)
@@ -472,10 +476,10 @@ def split_by_projection(node, key, x, distribution, n_projections, min_samples_l
     index, factor, places, missing = chosen
     column = index[0] if len(index) == 1 and factor[0] == 1 else (index, factor)  # a feature
     limit = between(low, high, x.dtype) if splitter == "best" else low
-    missing_left = places[min(missing)] <= low if missing else None
+    seen = int(places[min(missing)] <= low) if missing else -1
     if math.isinf(low) or math.isinf(high):  # missing values against all others
-        return Split(column, lambda s: s not in missing, gain, float(np.finfo(x.dtype).max), False)
-    return Split(column, lambda s: places[s] <= low, gain, limit, missing_left)
+        low, limit, seen = math.inf, float(np.finfo(x.dtype).max), 0
+    return Split(column, lambda s: None if s in missing else places[s] <= low, gain, limit, seen)
 
 
 def kinds_of(bins):
@@ -521,13 +525,18 @@ def split_by_column(node, key, low, high, dtype, kinds, max_features, min_sample
     gain = node.gain(score)
     bins, missing = tree.bins[column], int(kinds[0][column])
     here, there = (sorted(b for b in places if (places[b] <= last) == left) for left in (True, False))
-    missing_left = missing in here if missing in places else None
+    seen = int(missing in here) if missing in places else -1
     here, there = ([b for b in side if b != missing] for side in (here, there))
+
+    def goes_left(s):
+        b = int(bins[s])
+        return None if b == missing else b in here
+
     if kinds[1][column]:
         categories = ([int(low[column, b]) for b in side] for side in (here, there))
-        return Split(column, lambda s: places[int(bins[s])] <= last, gain, 0.0, missing_left, *categories)
+        return Split(column, goes_left, gain, 0.0, seen, *categories)
     if not here or not there:  # missing values against all others
-        return Split(column, lambda s: int(bins[s]) != missing, gain, float(np.finfo(dtype).max), False)
-    if splitter == "best":
+        here, limit, seen = [*here, *there], float(np.finfo(dtype).max), 0
+    elif splitter == "best":
         limit = between(high[column, here[-1]], low[column, there[0]], dtype)
-    return Split(column, lambda s: places[int(bins[s])] <= last, gain, limit, missing_left)
+    return Split(column, goes_left, gain, limit, seen)

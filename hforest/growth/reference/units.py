@@ -33,7 +33,7 @@ class Unit(NamedTuple):
     spread: float
     """Greatest range of q over the outputs."""
     heaviest: float
-    """Greatest u."""
+    """Greatest weight u of the samples."""
 
 
 def are_whole(weights):

@@ -5,11 +5,11 @@ from hforest.hinge.cpu.windows cimport Windows
 
 # A call that routes samples through trees or ferns by a margin that it knows only as a table of functions.
 cdef struct MarginCall:
-    Forest forest            # its features are NULL
-    Route route              # OUT
+    Forest forest            # thresholds, weights and sizes; forest.features is NULL
+    Route route              # OUT (n_samples, n_trees)
     const hf_margin* body
     const char* features     # IN (n_trees, n_vertices, row bytes)
-    Py_ssize_t row_bytes     # per vertex
+    Py_ssize_t row_bytes     # bytes of the features of a vertex
     Py_ssize_t n_samples, n_columns
     bint windowed            # the samples are windows of images
     Windows windows

@@ -12,6 +12,11 @@ ROWS    fewer samples, in trees                                      one sample 
 Tiles and rows of windows are copied from the images one block at a time (windows.pyx).
 
 Each element is computed by one thread, and all ways are bit-identical.
+
+Versions: trees in the lanes of a vector (ROWS) take half the time of PLAIN. The next tree is prefetched, and
+two threads share whole groups of 16 trees. Left out: a way for calls of at most 1024 pairs, and a cache of
+the memory of large results. They saved 16 to 26 microseconds of a small call; `out=` does what the cache did,
+without state of the process.
 """
 
 import numpy as np

@@ -3,6 +3,10 @@
 Before a batch is evaluated, the leaves and deep vertices that it reads take the steps that they missed.
 Afterwards the trees are processed one by one: sums over the samples of a leaf, then Adam's step of the leaf
 while its row is in cache. Steps are in place, so they run to the end even if a signal arrives.
+
+Kept: routing with trees in vector lanes; decays of missed steps from a table, and shorter polynomials for
+float32 (optim/adam.h); prefetching the rows of the next tree. Left out: thresholds that are updated only when
+a batch reads them, like leaves. This was slower: a batch of 53 samples reads most vertices of ten levels.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
-Results are those of reference.py. The array module of the arguments allocates workspace. Kernels run on the
+Results are those of the reference. The array module of the arguments allocates workspace. Kernels run on the
 caller's stream, and no function waits for the device.
 """
 
@@ -17,8 +17,7 @@ from ...core.launch import launch, launch_each, numbers
 from ...core.windows import Geometry
 from ...optim import gpu as optimizer
 from ...optim.exact import rate_and_scale
-from ..chunks import forward_in_chunks
-from ..shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, new_route
+from ..shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, forward_in_chunks, new_route
 
 PACKAGE = Path(__file__).parent.parent
 

@@ -6,12 +6,12 @@ respect to rows: trees are added in their order in the dtype of x.
 """
 
 import itertools
-import sys
 
 import numpy as np
 
 from ...optim import reference as optimizer
-from .. import dense_adam
+from ...optim.settings import Visit
+from ..shared import EAGER, Gradients
 
 
 def _pixels(windows):
@@ -169,15 +169,44 @@ def leaf_counts(leaf, counts):
             counts[m, leaf[n, m]] += 1
 
 
+def _catch_up(parameters, state, step, settings):
+    """Takes the missed steps of all rows up to `step`."""
+    if step == 0:
+        return
+    thresholds, _, weights = parameters
+    state.thresholds_last[:, :EAGER] = step
+    for param, m, v, last in (
+        (thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
+        (weights, state.weights_m, state.weights_v, state.weights_last),
+    ):
+        by_row = (array.reshape(last.size, -1) for array in (param, m, v))
+        at = Visit._make([*by_row, np.arange(last.size, dtype=np.int64), last.reshape(-1)])
+        optimizer.adam_catch_up(at, step, settings[:4], settings[4])
+
+
 def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
-    """Brings parameters to step - 1, then writes route and y (Lay et al. 2018, Alg. 3 and eq. 10)."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
+    """Brings parameters to step - 1, then writes route and y (Lay et al. 2018, Alg. 3 and eq. 10).
+
+    Every parameter moves in each step; `cpu` and `gpu` move only rows that a batch touches.
+    """
+    thresholds, features, weights = parameters
+    _catch_up(parameters, state, step - 1, settings)
+    traverse(kind, "column", x, thresholds, features, route)
+    leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
-    """Writes grad_x (Lay et al. 2018, eq. 11-12), and takes a step of Adam."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_backward(
-        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
-    )
+    """Writes grad_x (Lay et al. 2018, eq. 11-12), and takes a step of Adam of all parameters."""
+    thresholds, features, weights = parameters
+    _catch_up(parameters, state, step - 1, settings)
+    grad_t, grad_w = np.empty_like(thresholds), np.empty_like(weights)
+    grads = Gradients(grad_x, grad_t, None, grad_w)
+    backward("column", grad_y, route, None, features, weights, divisor, None, grads)
+    for param, grad, m, v in (
+        (thresholds, grad_t, state.thresholds_m, state.thresholds_v),
+        (weights, grad_w, state.weights_m, state.weights_v),
+    ):
+        flat = param.reshape(-1), grad.reshape(-1), m.reshape(-1), v.reshape(-1)
+        optimizer.adam(*flat, step, settings[:4])
+    state.thresholds_last[...] = step
+    state.weights_last[...] = step

@@ -36,7 +36,7 @@ def of_arrays(function: Callable[..., Array], *states: hinge.AdamState) -> hinge
     return hinge.AdamState._make(None if a[0] is None else function(*a) for a in zip(*states, strict=True))
 
 
-def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:
+def check_forest(forest: hinge.Parameters, **variant: Any) -> np.dtype:
     """Checks a forest as the functions of `hinge` do, without samples; arrays may have no trees."""
     check.on_cpu(**forest._asdict())
     check.same_device(**forest._asdict())
@@ -47,7 +47,7 @@ def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:
     n_features = features.shape[-1] if features.ndim else 1
     if features.size and features.dtype.kind == "i":
         n_features = int(features.max()) + 1
-    hinge.forward(np.zeros((0, max(1, n_features)), dtype), *forest, **words)
+    hinge.forward(np.zeros((0, max(1, n_features)), dtype), *forest, **variant)
     return dtype
 
 
@@ -62,14 +62,14 @@ def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> 
     check.instance("state", state, hinge.AdamState, "an AdamState", remedy)
     parameters = learned(whole)
     for name, a in state._asdict().items():
-        of = parameters.get(name.split("_")[0])
-        if of is None:
+        param = parameters.get(name.split("_")[0])
+        if param is None:
             continue
         last = name.endswith("last")
         check.on_cpu(**{f"state.{name}": a})
         check.same_device(thresholds=whole.thresholds, **{f"state.{name}": a})
-        shape = tuple(of.shape[:2] if last else of.shape)
-        check.array(f"state.{name}", a, check.INT64 if last else of.dtype, shape, {})
+        shape = tuple(param.shape[:2] if last else param.shape)
+        check.array(f"state.{name}", a, check.INT64 if last else param.dtype, shape, {})
         if last and (a != steps).any():
             raise ValueError(
                 f"state.{name}: expected steps = {steps} in every row, got {int(a[a != steps][0])}; call "

@@ -34,7 +34,7 @@ class ShardRoute(NamedTuple):
     x: FloatArray
     """The samples."""
     step: int
-    """Steps taken before."""
+    """Number of steps taken before this call."""
 
 
 class ShardGradients(NamedTuple):
@@ -45,7 +45,7 @@ class ShardGradients(NamedTuple):
     thresholds: hinge.RowGradient
     """At touched rows of the flattened (tree, vertex) axis of this worker's trees."""
     features: hinge.RowGradient | None
-    """The same rows; None where features are columns."""
+    """At the rows of `thresholds`; None where features are columns."""
     weights: hinge.RowGradient
     """At touched rows of the flattened (tree, leaf) axis of this worker's trees."""
 
@@ -177,9 +177,9 @@ class HingeShards:
             }  # fmt: skip
 
         of_workers = Workers(self.comm).collect(checked, ())
-        for name, *values in zip(of_workers[0], *(words.values() for words in of_workers), strict=True):
+        for name, *values in zip(of_workers[0], *(variant.values() for variant in of_workers), strict=True):
             check.same(name, values, "pass the same forest and settings on every worker")
-        self._words: dict[str, Any] = {"kind": kind, "margin": margin}
+        self._variant: dict[str, Any] = {"kind": kind, "margin": margin}
         self.n_trees, self.n_chunks, self.steps = (
             int(of_workers[0][name]) for name in ("n_trees", "n_chunks", "steps")
         )
@@ -240,7 +240,7 @@ class HingeShards:
             check.finite("x", x)
             if self._slices:
                 arguments = (*self._forest, self.state, self.steps + 1, self._lr)
-                _, whole = hinge.adam_forward(x, *arguments, **(self._words | self.betas))
+                _, whole = hinge.adam_forward(x, *arguments, **(self._variant | self.betas))
             parts = []
             for s in self._slices:
                 one = hinge.Route(*(np.ascontiguousarray(a[:, s]) for a in whole))
@@ -291,8 +291,8 @@ class HingeShards:
             of_sum = grad_y / grad_y.dtype.type(self.n_trees) if self.aggregate == "mean" else grad_y
             for s, one in zip(self._slices, route.chunks, strict=True):
                 p = [a[s] for a in self._forest]
-                words: dict[str, Any] = {**self._words, "aggregate": "sum"}
-                of_chunks.append(hinge.backward_sparse(of_sum, one, route.x, *p, **words))
+                variant: dict[str, Any] = {**self._variant, "aggregate": "sum"}
+                of_chunks.append(hinge.backward_sparse(of_sum, one, route.x, *p, **variant))
             if not input_gradient:
                 return None
             return node_sums([grads.x for grads in of_chunks], self._chunks, self.n_chunks)
@@ -347,7 +347,7 @@ class HingeShards:
         check.same("lr", rates, "pass the same rate on every worker")
         self._lr = rates[0]
         if len(self.weights):
-            lazy = self._words["margin"] == "column"
+            lazy = self._variant["margin"] == "column"
             move(learned(self._forest), self.state, gradients, lazy, step, {"lr": self._lr, **self.betas})
         self.steps = step
 

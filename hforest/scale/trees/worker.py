@@ -70,10 +70,10 @@ def forget(key: str) -> None:
 def grow_range(key: str, samples: Samples | None, grow: Callable[..., Any], trees: Range, rng: Rng) -> Answer:
     """Returns the trees of a range; `samples` is None if this worker is expected to have those of the key."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    held = _hold(key, samples)
-    if held is None:
+    samples = _hold(key, samples)
+    if samples is None:
         return Answer(worker, None)
     counts = {} if trees.counts is None else {"bootstrap": trees.counts}
     rng = deepcopy(rng)  # threads share a Generator, which the function advances
-    forest = grow(held.x, held.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **counts)
+    forest = grow(samples.x, samples.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **counts)
     return Answer(worker, forest)

@@ -40,7 +40,7 @@ cdef struct Block:
     int64_t first
     int64_t n
     int64_t whole         # n rounded up to a multiple of a group of samples
-    const char* x         # their rows, or the array into which `base` points
+    const char* x         # rows of the samples, or the array into which `base` points
     const int64_t* base
     char* columns         # keys of the samples (packed.h); aligned to a cache line
     int32_t* reached      # (HF_WALKS, whole): leaves of trees

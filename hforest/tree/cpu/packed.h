@@ -30,7 +30,7 @@ typedef struct {
     int32_t feature, next;
 } hf_double_node;
 
-/* The same in 8 bytes: `to` has feature in the low half, next in the high half. */
+/* A node as above in 8 bytes: `to` has feature in the low half, next in the high half. */
 typedef struct {
     float threshold;
     uint32_t to;
@@ -73,7 +73,7 @@ typedef struct {
 /* Samples that walk through one packed tree. */
 typedef struct {
     const void *node;    /* (n_nodes,) */
-    const void *entry;   /* of projections, for width 0 */
+    const void *entry;   /* entries of projections, for width 0 */
     const void *x;       /* (n, n_features), or the array into which `base` points */
     const int64_t *base; /* (n,): positions of the rows in x; or NULL if they are contiguous */
     int64_t n_features;
@@ -107,7 +107,7 @@ typedef struct {
     uint32_t key[HF_TOP];
     uint32_t column[HF_TOP];
     uint32_t exit[HF_TOP + 1];
-    int32_t depth; /* of the tree, of either dtype */
+    int32_t depth; /* depth of the tree */
 } hf_top;
 
 /* Return an unsigned integer that has the order of the values; -0 and +0 are equal. The value must not be NaN. */

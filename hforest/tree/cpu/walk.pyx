@@ -2,6 +2,18 @@
 
 For many samples the nodes of a tree are first packed (packed.h). Several walks are interleaved, because a
 single walk waits for a chain of dependent loads.
+
+Versions, each with its gain over the one before:
+
+    columns of x in place of rows, for many samples     1.2 to 2.9 times as fast, unless samples have more
+                                                        than four features for each tree
+    single trees by rows                                depth 6, 20,000 samples of 30 features: 0.31 ms in
+                                                        place of 0.49 (float32), 0.49 of 1.08 (float64)
+    NaN in x: node by node where columns do not pay     the same tree: 0.8 ms in place of 7.3
+    vectors of AVX-512 for top levels, float32          depths 4 to 10: 1.2 to 1.5 times as fast (Xeon,
+                                                        Sapphire Rapids)
+
+Left out: walks by SSE2 and AVX2, which were 0.95 to 1.09 times as fast as the plain one.
 """
 
 from libc.math cimport INFINITY
@@ -11,7 +23,7 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport simd_path
 
-from ...core.in_place import Windows
+from ...core.in_place import PlacedWindows
 
 cnp.import_array()
 
@@ -65,18 +77,17 @@ cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
 
 
 cdef Walk walk_of(samples, forest):
-    # Returns the struct of a call on samples, which are a matrix or Windows. It takes each pointer once: a
+    # Returns the struct of a call on samples: a matrix or PlacedWindows. It takes each pointer once: a
     # memoryview per array would cost more than the walks of a sample.
     cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
     cdef cnp.ndarray default_left, category_indptr, category_bits, base = None, offset = None, x
-    if type(samples) is Windows:
+    if type(samples) is PlacedWindows:
         x, base, offset = samples
     else:
         x = samples
-    (
-        _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
-        category_bits,
-    ) = forest
+    tree_start, feature, threshold, left = forest.tree_start, forest.feature, forest.threshold, forest.left
+    indptr, indices, data, default_left = forest.indptr, forest.indices, forest.data, forest.default_left
+    category_indptr, category_bits = forest.category_indptr, forest.category_bits
     cdef bint oblique = cnp.PyArray_DIM(indptr, 0) > 0
     cdef Walk w
     memset(&w, 0, sizeof(Walk))

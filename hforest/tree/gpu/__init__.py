@@ -1,4 +1,4 @@
-"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of reference.py."""
+"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of the reference."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from ...core.aliases import Array
 from ...core.dispatch import array_module
-from ...core.in_place import Windows
+from ...core.in_place import PlacedWindows
 from ...core.launch import launch, launch_each, numbers
 from .. import forest as tree
 
@@ -65,9 +65,9 @@ def _struct(forest: tree.Forest, n_features: int, offset: Array | None) -> Fores
     )  # fmt: skip
 
 
-def _part(x: Array | Windows, rows: slice) -> tuple[Samples, int, Array | None]:
+def _part(x: Array | PlacedWindows, rows: slice) -> tuple[Samples, int, Array | None]:
     """Returns some samples as kernels take them, their number of features, and the offset of windows."""
-    if isinstance(x, Windows):
+    if isinstance(x, PlacedWindows):
         base = x.base[rows]
         return Samples(x.x, base, len(base)), len(x.offset), x.offset
     x = x[rows]
@@ -82,7 +82,7 @@ def _packed(forest: tree.Forest) -> Array:
     return nodes
 
 
-def _apply(x: Array | Windows, forest: tree.Forest, nodes: Array, rows: slice, leaf: Array) -> None:
+def _apply(x: Array | PlacedWindows, forest: tree.Forest, nodes: Array, rows: slice, leaf: Array) -> None:
     samples, n_features, offset = _part(x, rows)
     n_tiles, n_trees = -(-len(leaf) // ROWS), forest.tree_start.size - 1
     group = min(GROUP, max(1, n_tiles * n_trees // BLOCKS))
@@ -90,11 +90,11 @@ def _apply(x: Array | Windows, forest: tree.Forest, nodes: Array, rows: slice, l
     launch(PACKAGE, "apply", forest.threshold.dtype, n_tiles * -(-n_trees // group), args, ROWS)
 
 
-def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
+def apply(x: Array | PlacedWindows, forest: tree.Forest, leaf: Array) -> None:
     _apply(x, forest, _packed(forest), slice(None), leaf)
 
 
-def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> None:
+def predict(x: Array | PlacedWindows, forest: tree.Forest, vote: bool, y: Array) -> None:
     n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
     leaf, nodes = array_module(y).empty((chunk, n_trees), np.int32), _packed(forest)

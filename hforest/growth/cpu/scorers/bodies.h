@@ -40,10 +40,10 @@ typedef struct {
     uint8_t left_weight[HF_PAIRWISE_NUMBERS];
     uint16_t left_square[2][HF_PAIRWISE_NUMBERS / 2], right_square[2][HF_PAIRWISE_NUMBERS / 2]; /* even, odd numbers */
     hf_rates rate[2];
-    uint32_t sample[HF_PAIRWISE_SAMPLES]; /* ordered by class */
-    uint8_t weight[HF_PAIRWISE_SAMPLES];
-    int32_t last[HF_PAIRWISE_SAMPLES]; /* of a class: the end of its samples */
-    uint32_t total[HF_PAIRWISE_SAMPLES];
+    uint32_t sample[HF_PAIRWISE_SAMPLES]; /* numbers of the samples, ordered by class */
+    uint8_t weight[HF_PAIRWISE_SAMPLES];  /* weight of each of these samples */
+    int32_t last[HF_PAIRWISE_SAMPLES];    /* (n_present,): end of the samples of each class */
+    uint32_t total[HF_PAIRWISE_SAMPLES];  /* (n_present,): weight of each class */
     int64_t n, n_present;
     uint32_t all, square;
 } hf_pairwise __attribute__((aligned(64)));
@@ -51,22 +51,22 @@ typedef struct {
 /* The pairwise scorer of 32-bit bins. */
 typedef struct {
     hf_splits splits;
-    int32_t bin[HF_VALUE_PAIRS + 32]; /* ordered by class */
-    uint32_t weight[HF_VALUE_PAIRS];
-    int32_t last[HF_VALUE_PAIRS];
-    uint32_t total[HF_VALUE_PAIRS];
-    uint8_t place[HF_VALUE_PAIRS]; /* of each sample of the node */
+    int32_t bin[HF_VALUE_PAIRS + 32]; /* bins of the samples, ordered by class */
+    uint32_t weight[HF_VALUE_PAIRS];  /* weight of each of these samples */
+    int32_t last[HF_VALUE_PAIRS];     /* (n_present,): end of the samples of each class */
+    uint32_t total[HF_VALUE_PAIRS];   /* (n_present,): weight of each class */
+    uint8_t place[HF_VALUE_PAIRS];    /* place in this order of each sample of the node */
     int64_t n, n_present;
 } hf_value_pairs __attribute__((aligned(64)));
 
 /* The histogram scorer of 8-bit bins. */
 typedef struct {
-    uint16_t counts[4][HF_HISTOGRAM_CLASSES * HF_HISTOGRAM_BINS]; /* of a candidate, by class, then place of the bin */
-    uint16_t *count; /* of the candidate that is scored */
+    uint16_t counts[4][HF_HISTOGRAM_CLASSES * HF_HISTOGRAM_BINS]; /* weights by class, then place of the bin, of four candidates */
+    uint16_t *count; /* counts of the candidate that is scored */
     hf_splits splits;
-    uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* bins */
-    uint32_t number[HF_TILE_SAMPLES];                  /* 0, 1, ... */
-    uint8_t place[HF_HISTOGRAM_BINS];                  /* of a bin: simd/histogram.h */
+    uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* bins of the samples of a node */
+    uint32_t number[HF_TILE_SAMPLES];                  /* 0, 1, ...: positions in a tile */
+    uint8_t place[HF_HISTOGRAM_BINS];                  /* place of each bin among the lanes: simd/histogram.h */
     uint32_t total[HF_HISTOGRAM_CLASSES];
     int64_t n_present;
     int n_steps, n_bins;
@@ -76,7 +76,7 @@ typedef struct {
 typedef struct {
     hf_splits splits;
     hf_wide_splits wide; /* the sums if is_wide; then splits has only the rates */
-    uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* by class, then place */
+    uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* weights by class, then place of the bucket */
     uint32_t inside[HF_BUCKETS], second[HF_BUCKETS];   /* the two largest weights of a class in a bucket */
     int32_t alive[HF_BUCKETS];
     uint32_t total[HF_HISTOGRAM_CLASSES];
@@ -94,19 +94,19 @@ typedef struct {
     int64_t stride, n;
     const uint32_t *sample;  /* (n,) */
     const uint32_t *payload; /* (n,): class and weight of each sample; the weight is in the bits of `mask` */
-    void *value;             /* (n, 4): their values, which read_lanes writes */
+    void *value;             /* (n, 4): values of the samples, which read_lanes writes */
     const int64_t *last;     /* (n_runs,): the end of the samples of each class */
-    const double *total;     /* (n_runs,): their weight */
+    const double *total;     /* (n_runs,): weight of each class */
     int64_t n_runs;
     uint32_t mask;
     double least[4], greatest[4], threshold[4];
-    double weight[4], left_square[4], right_square[4]; /* of the left side; integers */
+    double weight[4], left_square[4], right_square[4]; /* sums over the left side of each candidate; integers */
 } hf_lanes;
 
 /* Splits of one candidate inside and after buckets of terms (term_buckets.pyx). */
 typedef struct {
     double length[HF_BUCKETS + 1];  /* |D| before each bucket, and after the last */
-    double product[HF_BUCKETS + 1]; /* and u (U - u) */
+    double product[HF_BUCKETS + 1]; /* u (U - u) before each bucket, and after the last */
     double path[HF_BUCKETS];        /* sum of |d| in a bucket; -INFINITY if no split is inside */
     int64_t alive[HF_BUCKETS];
 } hf_gains;

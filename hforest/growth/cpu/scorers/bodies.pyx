@@ -3,6 +3,9 @@
 Each function here has vector versions of the same signature and results in simd/; the pairwise scorer of
 8-bit bins has only vector versions. Sums are integers; rates are scores in float32. With l the weight of a
 class on the left of a split and T the total of the class, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
+
+Versions: without vectors growing takes 1.2 to 2.3 times as long as with AVX-512, with AVX2 at most 1.2 times
+(docs/performance.md; one thread of an AMD EPYC, Zen 5).
 """
 
 from libc.math cimport fabs

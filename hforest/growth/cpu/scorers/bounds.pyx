@@ -22,6 +22,9 @@ Sums are 32-bit integers or, in nodes of larger weight, integers in float64.
 
 Cost: n + buckets * classes / lanes per candidate, and sorting the samples in the buckets that stay alive. For
 most candidates there are none.
+
+Kept: the bucket of a bin that many samples have, such as the background of an image, is not counted. Its
+weights are those of the node minus the others'.
 """
 
 from libc.math cimport INFINITY

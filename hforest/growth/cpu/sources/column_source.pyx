@@ -28,8 +28,7 @@ from hforest.growth.cpu.sources.on_demand cimport prefetch_numbers_of, require_c
 from hforest.growth.cpu.scorers.pairwise cimport best_pairwise
 from hforest.growth.cpu.scorers.random_thresholds cimport write_sides
 from hforest.growth.cpu.scorers.table cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
-from hforest.growth.cpu.sources.stored cimport place_samples, start_stored
-from hforest.growth.cpu.sources.stored_columns cimport best_random_stored, scan_few
+from hforest.growth.cpu.sources.stored cimport best_random_stored, place_samples, scan_few, start_stored
 from hforest.growth.cpu.scorers.term_histogram cimport best_of_terms, start_kept
 from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
@@ -69,8 +68,8 @@ cdef hf_split _best_random_column(
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
-    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # (n_left,)  samples on the left of the candidate
+    cdef uint32_t* best_left = left + r.n      # (n_best_left,)  those of the best candidate so far
     cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)

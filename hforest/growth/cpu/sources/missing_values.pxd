@@ -7,6 +7,6 @@ cdef int64_t split_missing(
     const hf_task* t, bint single, const void* values, int64_t n, uint64_t key, int64_t number,
     hf_split* split, uint32_t* left
 ) noexcept nogil
-cdef void default_sides(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_split* split
+cdef void place_missing(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_split* split
 ) noexcept nogil

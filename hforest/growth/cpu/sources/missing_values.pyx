@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_DIRECTION, defaults_of, hf_largest, hf_pending, hf_philox, hf_split, hf_task, hf_workspace,
+    HF_IS_MISSING, HF_STREAM_DIRECTION, hf_default_left, hf_draws_missing_left, hf_largest, hf_missing_left,
+    hf_pending, hf_philox, hf_sends_missing_left, hf_split, hf_task, hf_workspace,
 )
 
 
@@ -27,11 +28,11 @@ cdef int64_t split_missing(
     const hf_task* t, bint single, const void* values, int64_t n, uint64_t key, int64_t number,
     hf_split* split, uint32_t* left
 ) noexcept nogil:
-    # Does the work of split_values for values with missing ones, which go left or right by a fair draw.
+    # Does the work of split_values for values with missing ones, and chooses their side.
     cdef const float* floats = <const float*> values
     cdef const double* doubles = <const double*> values
     cdef double value, least = INFINITY, greatest = -INFINITY
-    cdef int64_t i, n_left = 0
+    cdef int64_t i, known_left = 0, n_known = 0, n_left = 0
     for i in range(n):
         value = <double> floats[i] if single else doubles[i]
         least = value if value < least else least
@@ -42,7 +43,13 @@ cdef int64_t split_missing(
         split.threshold, split.missing = hf_largest(t.single), 0
     else:
         split.threshold = random_threshold(t, key, number, least + 0.0, greatest)
-        split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
+        split.missing = hf_draws_missing_left(hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0])
+    for i in range(n):
+        value = <double> floats[i] if single else doubles[i]
+        n_known += value == value
+        known_left += value <= split.threshold
+    split.missing = hf_missing_left(split.missing, known_left, n_known - known_left)
+    split.default_left = hf_default_left(split.missing, known_left, n_known - known_left, n - n_known)
     for i in range(n):
         value = <double> floats[i] if single else doubles[i]
         left[n_left] = <uint32_t> i
@@ -50,13 +57,20 @@ cdef int64_t split_missing(
     return n_left
 
 
-cdef void default_sides(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_split* split
+cdef void place_missing(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_split* split
 ) noexcept nogil:
-    # Writes the side of missing values, taken from the sides of the node's samples.
-    cdef int64_t i, n_right = 0, n = node.last - node.first
+    # Chooses the sides of missing values and unknown categories, and writes the side of the node's missing
+    # values, which are marked HF_IS_MISSING in r.goes_right.
+    cdef int64_t i, n_right = 0, n_missing = 0, n = node.last - node.first
+    cdef bint right
     if not t.has_defaults:
         return
     for i in range(n):
-        n_right += r.goes_right[i]
-    split.default_left = defaults_of(split.missing, n - n_right >= n_right)
+        n_right += r.goes_right[i] == 1
+        n_missing += r.goes_right[i] == HF_IS_MISSING
+    split.default_left = hf_default_left(split.missing, n - n_missing - n_right, n_right, n_missing)
+    right = not hf_sends_missing_left(split.default_left)
+    for i in range(n if n_missing else 0):
+        if r.goes_right[i] == HF_IS_MISSING:
+            r.goes_right[i] = right

@@ -11,19 +11,19 @@ from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
 # The workspace of a tree, and the column that a node scans.
 ctypedef struct hf_orders:
     int32_t* bin        # (n,)  the stored bin of each sample
-    int32_t* scanned     # (n,)  its place in the order that is scanned
+    int32_t* scanned     # (n,)  place of each sample's bin in the order that is scanned
     int32_t* number      # (n_bins,)  group of a category; -1 if absent, and between two columns
     int32_t* present     # (n_bins,)  bins of the node, ascending
     int32_t* place       # (n_bins,)  place of each group in the order
-    int32_t* sorted      # (n_bins,)
-    double* sums         # (n_bins, n_outputs) sums of groups; (n_bins,) their weight and score
-    double* weight
-    double* score
+    int32_t* sorted      # (n_bins,)  scratch of hf_place_categories; groups
+    double* sums         # (n_bins, n_outputs)  sums of each group by class or output
+    double* weight       # (n_bins,)  weight of each group
+    double* score        # (n_bins,)  number by which groups are ordered
     double* total        # (n_outputs,)  sums of the node
     int64_t* whole       # (n_bins, n_outputs + 1)  sums of the terms of groups, and of u
-    double* axis         # (2, n_outputs)
+    double* axis         # (2, n_outputs)  scratch of hf_score_categories
     uint8_t* side        # (n_bins,)  1: the category goes right, in a random split
-    uint8_t* best_side   # the same for the best split so far
+    uint8_t* best_side   # (n_bins,)  as `side`, for the best split so far
     uint32_t* words      # the set of categories that the best split sends left
     int64_t n_words
     int64_t n_present    # categories of the node

@@ -19,11 +19,11 @@ from libc.string cimport memset
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport hf_distance
 from hforest.growth.cpu.sources.columns cimport hf_columns, hf_range, table_at
-from hforest.growth.cpu.sources.missing_values cimport default_sides
+from hforest.growth.cpu.sources.missing_values cimport place_missing
 from hforest.growth.cpu.scorers.random_thresholds cimport split_bins
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_DIRECTION, HF_TERMS, HF_UNKNOWN_LEFT, class_of, hf_draw, hf_largest, hf_pending,
-    hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
+    HF_IS_MISSING, HF_STREAM_DIRECTION, HF_TERMS, class_of, hf_draw, hf_draws_missing_left, hf_largest,
+    hf_pending, hf_philox, hf_sends_unknown_left, hf_split, hf_task, hf_workspace, weight_bits,
 )
 
 cdef extern from "growth/categories.h" nogil:
@@ -313,6 +313,7 @@ cdef int64_t split_randomly(
     # 0 if the node has one bin. Missing values go left or right by a fair draw.
     cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
     cdef hf_range bins = _read_column(t, r, c, node, split.column, o)
+    cdef hf_draw draw
     cdef int32_t below
     split.threshold, split.missing = 0, -1
     if o.categorical:
@@ -339,7 +340,8 @@ cdef int64_t split_randomly(
     else:
         below = <int32_t> split_bins(t, c.low + table, c.high + table, bins, key, number, split)
         if o.has_missing:
-            split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
+            draw = hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION)
+            split.missing = hf_draws_missing_left(draw.word[0])
     split.low = <uint32_t> below
     for i in range(n):
         left[n_left] = <uint32_t> i
@@ -367,7 +369,7 @@ cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_spli
             category = <uint16_t> c.low[table_at(c, split.column) + o.present[i]]
             greatest = category if category > greatest else greatest
     o.n_words = greatest // 32 + 1
-    memset(o.words, 0xff if split.default_left & HF_UNKNOWN_LEFT else 0, o.n_words * sizeof(uint32_t))
+    memset(o.words, 0xff if hf_sends_unknown_left(split.default_left) else 0, o.n_words * sizeof(uint32_t))
     for i in range(o.n_present):
         if o.present[i] == o.missing:
             continue
@@ -383,19 +385,20 @@ cdef void fill_sides(
     hf_split* split
 ) noexcept nogil:
     # Writes the sides of a node's samples to r.goes_right, and the sides of values that the split does not
-    # compare. Missing values and categories that the node does not have go to the side with more samples.
+    # compare.
     cdef int64_t i, n = node.last - node.first
     _read_column(t, r, c, node, split.column, o)
     if o.categorical:
         for i in range(n):
             r.goes_right[i] = o.best_side[o.bin[i]]
-    elif o.missing < 0:
-        for i in range(n):
-            r.goes_right[i] = o.bin[i] > <int32_t> split.low
     else:
         for i in range(n):
-            r.goes_right[i] = split.missing == 0 if o.bin[i] == o.missing else o.bin[i] > <int32_t> split.low
-    default_sides(t, r, node, split)
+            r.goes_right[i] = o.bin[i] > <int32_t> split.low
+    if o.missing >= 0:
+        for i in range(n):
+            if o.bin[i] == o.missing:
+                r.goes_right[i] = HF_IS_MISSING
+    place_missing(t, r, node, split)
     o.n_words = 0
     if o.categorical:
         _write_set(c, o, n, split)

@@ -15,7 +15,7 @@ from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
 from hforest.growth.cpu.scorers.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.cpu.builder cimport add_entries, add_words
-from hforest.growth.cpu.sources.missing_values cimport default_sides, n_missing, split_missing
+from hforest.growth.cpu.sources.missing_values cimport n_missing, place_missing, split_missing
 from hforest.growth.cpu.sources.projected_values cimport draw_entries, prefetch_values, project_values
 from hforest.growth.cpu.scorers.random_thresholds cimport split_values, write_sides
 from hforest.growth.cpu.node_samples cimport score_left
@@ -25,8 +25,8 @@ from hforest.growth.cpu.sources.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
 from hforest.growth.cpu.task cimport (
-    HF_COUNT, HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace,
-    is_perfect, no_split, payload_of,
+    HF_COUNT, HF_IS_MISSING, HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree,
+    hf_workspace, is_perfect, no_split, payload_of,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -339,7 +339,7 @@ cdef hf_split _best_projection(
         _values_of(t, r, p, node, work.best)
         work.value, work.best_value = work.best_value, work.value
     _fill_sides(p, work, n, &best, r.goes_right)
-    default_sides(t, r, node, &best)
+    place_missing(t, r, node, &best)
     if best.above == INFINITY:
         best.threshold = hf_largest(t.single)
     elif t.single:
@@ -357,8 +357,8 @@ cdef hf_split _best_random_projection(
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split(), split = no_split()
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
-    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # (n_left,)  samples on the left of the candidate
+    cdef uint32_t* best_left = left + r.n      # (n_best_left,)  those of the best candidate so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef hf_candidate candidate
     cdef double greatest
@@ -387,7 +387,8 @@ cdef hf_split _best_random_projection(
                 break
     if best.column >= 0:
         write_sides(r, node, best_left, n_best_left)
-        default_sides(t, r, node, &best)
+        if best.missing < 0:  # else split_missing has chosen the sides
+            place_missing(t, r, node, &best)
     return best
 
 
@@ -395,24 +396,26 @@ cdef void _fill_sides(
     const hf_projections* p, const hf_projection_workspace* work, int64_t n, const hf_split* split,
     uint8_t* goes_right
 ) noexcept nogil:
-    # Writes the sides of a node's samples.
+    # Writes the sides of a node's samples; missing values are marked.
+    cdef const float* floats = <const float*> work.best_value
+    cdef const double* doubles = <const double*> work.best_value
     cdef double below = split.below
     cdef int64_t i
-    if split.missing == 0:
+    if split.missing >= 0:
         for i in range(n):
             if p.single:
-                goes_right[i] = not (<const float*> work.best_value)[i] <= <float> below
+                goes_right[i] = floats[i] > <float> below if floats[i] == floats[i] else HF_IS_MISSING
             else:
-                goes_right[i] = not (<const double*> work.best_value)[i] <= below
+                goes_right[i] = doubles[i] > below if doubles[i] == doubles[i] else HF_IS_MISSING
     elif p.whole:
         for i in range(n):
             goes_right[i] = (<const int32_t*> work.best_value)[i] > <int32_t> below
     elif p.single:
         for i in range(n):
-            goes_right[i] = (<const float*> work.best_value)[i] > <float> below
+            goes_right[i] = floats[i] > <float> below
     else:
         for i in range(n):
-            goes_right[i] = (<const double*> work.best_value)[i] > below
+            goes_right[i] = doubles[i] > below
 
 
 # ------------------------------------------------------------------------------------------------- the source

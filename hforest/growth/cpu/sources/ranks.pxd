@@ -8,7 +8,7 @@ from hforest.core.machine cimport hf_watch
 ctypedef struct hf_column:
     int64_t n
     int64_t n_bins        # IN  maximum number of bins
-    uint32_t* bins        # OUT (n,)
+    uint32_t* bins        # OUT (n,)  bin of each sample
     double* low           # OUT (n_bins,)  the least value of each bin
     double* high          # OUT (n_bins,)  the greatest value of each bin
 
@@ -18,8 +18,8 @@ ctypedef struct hf_column:
 ctypedef struct hf_order:
     uint64_t* key
     uint64_t* key2
-    uint32_t* index       # of float64: numbers of the samples
-    uint32_t* index2
+    uint32_t* index       # numbers of the samples, in the order of `key`; only for float64
+    uint32_t* index2      # scratch of the sort, as is key2
 
 cdef int64_t rank_column(
     const floating* value, const hf_column* c, hf_order order, hf_watch* watch

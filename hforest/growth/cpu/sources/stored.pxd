@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.cpu.sources.columns cimport hf_columns, hf_range, hf_stored_rows
 from hforest.growth.cpu.task cimport hf_pending, hf_split, hf_task, hf_workspace
@@ -51,4 +51,11 @@ cdef hf_range stored_range(
 cdef hf_range read_stored(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     int32_t* bin
+) noexcept nogil
+cdef bint scan_few(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
+    int64_t column, bint* varies, hf_split* best
+) noexcept nogil
+cdef hf_split best_random_stored(
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil
