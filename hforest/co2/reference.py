@@ -15,7 +15,9 @@ import numpy as np
 from ..core.launch import numbers
 from ..core.philox import JUMP, RESTART, keys, philox, unit
 from ..core.scores import beats, log2
-from ..growth.reference.builder import Node, Split, Tree, grow_batch, kinds_of, split_by_column
+from ..growth.reference.builder import grow_batch
+from ..growth.reference.node_samples import Node, Tree
+from ..growth.reference.sources import Split, best_column, kinds_of
 from .descent import LANES, descend, fold, padded, project, shuffled
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
@@ -313,7 +315,7 @@ def grow(x, bins, objective, max_features, schedule, search, batch):
     def split(node, key):
         samples = node.samples
         columns = bins.low, bins.high, x.dtype, kinds
-        start = split_by_column(node, key, *columns, max_features, min_leaf, "best")
+        start = best_column(node, key, *columns, max_features, min_leaf, "best")
         if start is None:
             return None
         w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)
