@@ -440,6 +440,28 @@ def test_a_page_with_a_fault_is_refused(shown, fault):
         compare_page(text.replace(shown, fault))
 
 
+def named_files(text):
+    """Returns (folder, name, file) of each `name`, `file` of the table of ideas on the page of growth."""
+    table = text[text.index("| idea |") :].split("\n\n")[0].splitlines()
+    columns = [cell.strip("` /") for cell in table[0].strip("|").split("|")]
+    for line in table[2:]:
+        for column, cell in zip(columns, line.strip("|").split("|"), strict=True):
+            for name, file in re.findall(r"`(\w+)`, `([\w.]+)`", cell):
+                yield column.strip("` /"), name, file
+
+
+def test_the_table_of_ideas_names_what_there_is():
+    found = list(named_files((ROOT / "docs" / "tree-growing.md").read_text(encoding="utf-8")))
+    assert len(found) > 20
+    for folder, name, file in found:
+        paths = [*(PACKAGE / "growth" / folder).rglob(file)]
+        assert paths, (folder, file)
+        assert any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in paths), (
+            name,
+            file,
+        )
+
+
 def test_no_folder_has_more_than_30_files():
     files = sources_by_folder()
     assert {name for name, found in files.items() if len(found) > 30} == FLAT
