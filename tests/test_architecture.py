@@ -250,11 +250,13 @@ def numbers_of(path):
     return {a.id for node in literal for a in ast.walk(node.targets[0]) if isinstance(a, ast.Name)}
 
 
-@pytest.mark.parametrize("name", sorted({path.parent.name for path in PACKAGE.glob("*/*.h")} | {"layers"}))
+@pytest.mark.parametrize(
+    "name", sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.h")} | {"layers"})
+)
 def test_python_reads_the_numbers_of_kernels(name):
-    kernels = [path for kind in ("*.h", "*.cu", "*.cuh") for path in (PACKAGE / name).glob(kind)]
+    kernels = [path for kind in ("*.h", "*.cu", "*.cuh") for path in (PACKAGE / name).rglob(kind)]
     declared = set().union(*map(numbers_of, kernels))
-    twice = {path.name for path in (PACKAGE / name).glob("*.py") if numbers_of(path) & declared}
+    twice = {path.name for path in (PACKAGE / name).rglob("*.py") if numbers_of(path) & declared}
     assert twice <= {"scores.py"}  # its criteria are compared with score.h
 
 
