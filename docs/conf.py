@@ -196,7 +196,8 @@ def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, line
 def find_reference(name: str) -> tuple[Path, str] | None:
     """Returns the file and the name of the reference implementation of a function such as hinge.backward."""
     package, _, function = name.partition(".")
-    for path in sorted((ROOT / "hforest" / package).glob("reference*.py")):
+    folder = ROOT / "hforest" / package
+    for path in sorted([*folder.glob("reference.py"), *folder.glob("reference/*.py")]):
         if f"\ndef {function}(" in path.read_text(encoding="utf-8"):
             return path, function
     return None

@@ -250,11 +250,13 @@ def numbers_of(path):
     return {a.id for node in literal for a in ast.walk(node.targets[0]) if isinstance(a, ast.Name)}
 
 
-@pytest.mark.parametrize("name", sorted({path.parent.name for path in PACKAGE.glob("*/*.h")} | {"layers"}))
+@pytest.mark.parametrize(
+    "name", sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.h")} | {"layers"})
+)
 def test_python_reads_the_numbers_of_kernels(name):
-    kernels = [path for kind in ("*.h", "*.cu", "*.cuh") for path in (PACKAGE / name).glob(kind)]
+    kernels = [path for kind in ("*.h", "*.cu", "*.cuh") for path in (PACKAGE / name).rglob(kind)]
     declared = set().union(*map(numbers_of, kernels))
-    twice = {path.name for path in (PACKAGE / name).glob("*.py") if numbers_of(path) & declared}
+    twice = {path.name for path in (PACKAGE / name).rglob("*.py") if numbers_of(path) & declared}
     assert twice <= {"scores.py"}  # its criteria are compared with score.h
 
 
@@ -438,6 +440,36 @@ def test_a_page_with_a_fault_is_refused(shown, fault):
     assert shown in text
     with pytest.raises(AssertionError):
         compare_page(text.replace(shown, fault))
+
+
+IDEAS = {"reference": "reference", "CPU": "cpu", "by level": "by_level"}
+"""Columns of the table of ideas, and their folders of `growth`."""
+
+
+def named_files(text):
+    """Returns (folder, name, file) of each "`name` in `file`" of the table of ideas on a page."""
+    table = text[text.index("| idea |") :].split("\n\n")[0].splitlines()
+    columns = [cell.strip() for cell in table[0].strip("|").split("|")]
+    for line in table[2:]:
+        for column, cell in zip(columns, line.strip("|").split("|"), strict=True):
+            for name, file in re.findall(r"`(\w+)` in `([\w.]+)`", cell):
+                if column in IDEAS:
+                    yield IDEAS[column], name, file
+
+
+def missing_ideas(text):
+    """Returns what the table of ideas names and no file contains."""
+    for folder, name, file in named_files(text):
+        paths = [*(PACKAGE / "growth" / folder).rglob(file), *(PACKAGE / "growth").glob(file)]
+        if not any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in paths):
+            yield folder, name, file
+
+
+def test_the_table_of_ideas_names_what_there_is():
+    text = (ROOT / "docs" / "tree-growing.md").read_text(encoding="utf-8")
+    assert len(list(named_files(text))) > 15
+    assert list(missing_ideas(text)) == []
+    assert len(list(missing_ideas(text.replace("`Node` in `node_samples.py`", "`Node` in `leaves.py`")))) == 1
 
 
 def test_no_folder_has_more_than_30_files():

@@ -129,7 +129,7 @@ def test_weighted_splits_of_labels_are_the_best(criterion):
 def test_an_outlier_needs_units_of_nodes(monkeypatch):
     # With the unit of the root alone, an outlier leaves no bits for the others: the test above can fail.
     monkeypatch.setattr(units, "is_narrow", lambda unit, spread, heaviest: False)
-    monkeypatch.setattr("hforest.growth.reference.builder.is_narrow", units.is_narrow)
+    monkeypatch.setattr("hforest.growth.reference.node_samples.is_narrow", units.is_narrow)
     monkeypatch.setattr(units, "UNIT_BITS", 40)
     with hforest.using("reference"):
         found = [regret for seed in range(2) for regret in regression("outlier", seed)]

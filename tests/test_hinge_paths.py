@@ -10,9 +10,7 @@ from conftest import HEADERS, built, run
 from hforest import hinge
 from hforest.core import machine
 
-pytestmark = pytest.mark.skipif(
-    not (HEADERS / "hinge" / "simd" / "route.h").exists(), reason="needs the headers beside the tests"
-)
+pytestmark = pytest.mark.skipif(not [*HEADERS.rglob("*.h")], reason="needs the headers beside the tests")
 
 
 @pytest.mark.parametrize("level", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])

@@ -31,7 +31,7 @@ from hforest.growth.by_level import (
     projected_trees,
     units,
 )
-from hforest.growth.by_level.best_splits import best_splits
+from hforest.growth.by_level.scorers import best_splits
 from hforest.growth.trees import Batch, Objective, Roots, as_forest, joined
 from hforest.scale.rows import communicators, workers
 

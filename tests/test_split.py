@@ -500,7 +500,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("module", ["split.cpu", "growth.cpu.cpu", "growth.by_level.best_splits"])
+@pytest.mark.parametrize("module", ["split.cpu", "growth.cpu.cpu", "growth.by_level.scorers"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_criterion_that_a_compiled_module_does_not_know_is_an_error_by_name(fault, module, tmp_path):
     # The package with another core/scores.py, all else by links.

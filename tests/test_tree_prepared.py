@@ -16,7 +16,8 @@ from test_tree import STUMP, inputs, random_forest
 import hforest
 from hforest import tree
 from hforest.core import blocks
-from hforest.tree import Forest, Prepared, prepare, prepared, reference, walks
+from hforest.tree import Forest, Prepared, prepare, reference, walks
+from hforest.tree.cpu import prepared
 
 pytestmark = pytest.mark.kernels
 

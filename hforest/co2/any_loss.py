@@ -16,12 +16,12 @@ MOST = 1e100
 """Bound of losses and their gradients, so that sums of their products with weights do not overflow."""
 
 
-def check_pair(loss: object, words: str = "") -> None:
-    """Checks that a loss is a pair of functions of theta and y; `words` are other losses."""
+def check_pair(loss: object, others: str = "") -> None:
+    """Checks that a loss is a pair of functions of theta and y; `others` names other losses."""
     pair: tuple[Any, ...] = loss if isinstance(loss, tuple) else ()
     remedy = "pass two functions (value, gradient) of (theta, y)"
     check.require(
-        len(pair) == 2 and all(map(callable, pair)), "loss", f"{words}a tuple of two functions", repr(loss),
+        len(pair) == 2 and all(map(callable, pair)), "loss", f"{others}a tuple of two functions", repr(loss),
         remedy, ValueError if isinstance(loss, str) else TypeError,
     )  # fmt: skip
     for k, function in enumerate(pair):

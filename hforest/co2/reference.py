@@ -15,7 +15,9 @@ import numpy as np
 from ..core.launch import numbers
 from ..core.philox import JUMP, RESTART, keys, philox, unit
 from ..core.scores import beats, log2
-from ..growth.reference.builder import Node, Split, Tree, grow_batch, kinds_of, split_by_column
+from ..growth.reference.builder import grow_batch
+from ..growth.reference.node_samples import Node, Tree
+from ..growth.reference.sources import Split, best_column, kinds_of
 from .descent import LANES, descend, fold, padded, project, shuffled
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
@@ -65,7 +67,7 @@ class _Losses:
             total += _exp(a - high)
         return [high + _log(total) - a for a in theta]
 
-    def of(self, side, i):
+    def loss(self, side, i):
         if self.labels is not None:
             return self.table[side][self.labels[i]]
         total = 0.0
@@ -91,7 +93,7 @@ def _surrogate(w, losses, x, weight, order):
     for i in order:
         p = _dot(w, x[i])
         # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
-        high = max(losses.of(0, i) - p, losses.of(1, i) + p)
+        high = max(losses.loss(0, i) - p, losses.loss(1, i) + p)
         total += float(weight[i]) * (high - abs(p))
         sign[i] = (p > 0) - (p < 0)
     return total, sign
@@ -105,7 +107,7 @@ def _slopes(w, losses, x, weight, sign, order):
     for i in order:
         p, unit = _dot(w, x[i]), float(weight[i])
         both += unit
-        side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)  # Alg. 1, line 8
+        side = int(not losses.loss(0, i) - p >= losses.loss(1, i) + p)  # Alg. 1, line 8
         weights[side] += unit
         sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
         # Alg. 1, lines 9 and 12, as a gradient.
@@ -134,7 +136,7 @@ def surrogate_grad(split, samples, grads):
         grad_w += slope
     for i in range(len(x)):
         p = _dot(w, x[i])
-        side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)
+        side = int(not losses.loss(0, i) - p >= losses.loss(1, i) + p)
         weights[side] += float(weight[i])
         sums[side] = [a + float(weight[i]) * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
     for side in (0, 1):
@@ -313,7 +315,7 @@ def grow(x, bins, objective, max_features, schedule, search, batch):
     def split(node, key):
         samples = node.samples
         columns = bins.low, bins.high, x.dtype, kinds
-        start = split_by_column(node, key, *columns, max_features, min_leaf, "best")
+        start = best_column(node, key, *columns, max_features, min_leaf, "best")
         if start is None:
             return None
         w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)

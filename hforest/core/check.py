@@ -66,9 +66,9 @@ def values_checked() -> bool:
 
 
 def _shape_text(axes: Axes, sizes: Sizes) -> str:
-    words = ["..." if axis is ... else str(axis) for axis in axes]
-    numbers = [str(sizes.get(word, word)) for word in words]
-    names, bound = (f"({', '.join(some)}{',' * (len(some) == 1)})" for some in (words, numbers))
+    texts = ["..." if axis is ... else str(axis) for axis in axes]
+    numbers = [str(sizes.get(text, text)) for text in texts]
+    names, bound = (f"({', '.join(some)}{',' * (len(some) == 1)})" for some in (texts, numbers))
     return names if names == bound else f"{names} = {bound}"
 
 
@@ -493,8 +493,8 @@ def choice(name: str, value: Any, options: Collection[Any]) -> Any:
         if value is option:
             return value
     if not isinstance(value, str) or value not in options:
-        words = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name}: expected one of {words}, got {value!r}; choose one of them")
+        listed = ", ".join(repr(option) for option in options)
+        raise ValueError(f"{name}: expected one of {listed}, got {value!r}; choose one of them")
     return value
 
 
@@ -530,9 +530,9 @@ def called_with(name: str, value: Callable[..., object], arguments: str, remedy:
 
     A function without a readable signature, such as the type int, passes.
     """
-    words = arguments.split(", ")
-    names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
-    fault = _misfit(value, len(words) - len(names), names)
+    parameters = arguments.split(", ")
+    names = [text.removesuffix("=...") for text in parameters if text.endswith("=...")]
+    fault = _misfit(value, len(parameters) - len(names), names)
     require(
         not fault, name, f"a function that accepts ({arguments})", f"one that does not ({fault})",
         remedy, TypeError,

@@ -228,10 +228,10 @@ def probe_distribution(n_features: int, single_share: float = 0.0) -> Distributi
 _ONE_SHAPE = "pass the shape of one sample"
 
 
-def _sizes(name: str, value: Any, n_axes: int, of: str = "axis") -> tuple[int, ...]:
+def _sizes(name: str, value: Any, n_axes: int, each: str = "axis") -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,) * n_axes
     fits = len(sizes) == n_axes
-    check.require(fits, name, f"an int or {n_axes} ints", repr(value), f"pass one int per {of}")
+    check.require(fits, name, f"an int or {n_axes} ints", repr(value), f"pass one int per {each}")
     return tuple(check.integer(f"{name}[{i}]", size, 1, check.MAX_COUNT) for i, size in enumerate(sizes))
 
 

@@ -1,5 +1,5 @@
 /* The order in which the categories of a node are scanned, for Cython and CUDA. Operations and their order are those of
-   reference/builder.py, so that the order of categories is the same on all backends. */
+   reference/sources.py, so that the order of categories is the same on all backends. */
 #ifndef HFOREST_GROWTH_CATEGORIES_H
 #define HFOREST_GROWTH_CATEGORIES_H
 #include "core/both.h"

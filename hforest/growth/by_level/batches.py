@@ -16,18 +16,18 @@ from ..reference.leaves import LEAF_TOTALS, LEAF_VALUES, leaf_of_classes, leaf_o
 from ..reference.units import is_narrow
 from ..trees import GrownTree, RootUnits
 from . import parts, units
-from .best_splits import best_splits
 from .engine import Engine, Handle
 from .levels import child_keys, sampled_features
 from .nodes import Split, Tree
 from .parts import Below, Draw, Step
 from .planning import Plan
+from .scorers import best_splits
 from .units import Unit
 
 _HISTOGRAM_BYTES = 1 << 28  # bytes of histograms that are summed at a time
 _GATHERED_BYTES = 1 << 28  # bytes of rows of small nodes that are gathered at a time
 LEFT, RIGHT = 1, 0
-"""Sides of a bin, as in best_splits.pyx."""
+"""Sides of a bin, as in scorers.pyx."""
 
 
 class Pending(NamedTuple):
@@ -312,7 +312,7 @@ class BatchOfTrees:
         """Returns the best splits of nodes by the histograms of slots, and the nodes in which no slot varies.
 
         Each node has equally many slots, node after node; `column` of a split is the number of its slot. See
-        best_splits.pyx.
+        scorers.pyx.
         """
         limits, some = self.plan.settings.limits, [pending[i] for i in nodes]
         score, split, sides = best_splits(

@@ -11,13 +11,8 @@ from ...core.philox import BOOTSTRAP, POISSON, below, philox, poisson
 from ...core.sparse import Columns
 from ..sparse import all_bins, all_numbers
 from ..trees import joined as join_trees
-from .builder import (
-    grow_batch,
-    kinds_of,
-    split_by_column,
-    split_by_projection,
-    tree_key,
-)
+from .builder import grow_batch, tree_key
+from .sources import best_column, best_projection, kinds_of
 
 
 def bootstrap_counts(seed, first, counts):
@@ -86,7 +81,7 @@ def grow(bins, workspace, objective, max_features, splitter, batch):
 
     def split(node, key):
         min_leaf = objective.limits.min_samples_leaf
-        return split_by_column(node, key, low, high, dtype, kinds, max_features, min_leaf, splitter)
+        return best_column(node, key, low, high, dtype, kinds, max_features, min_leaf, splitter)
 
     grow_batch(split, codes, objective, batch, dtype, False, bins.missing is not None)
 
@@ -105,7 +100,7 @@ def grow_projected(x, workspace, objective, distribution, n_projections, splitte
 
     def split(node, key):
         min_leaf = objective.limits.min_samples_leaf
-        return split_by_projection(node, key, x, distribution, n_projections, min_leaf, splitter)
+        return best_projection(node, key, x, distribution, n_projections, min_leaf, splitter)
 
     grow_batch(split, None, objective, batch, x.dtype, True, workspace)
 

@@ -1,4 +1,8 @@
-"""The features that a node samples, without replacement."""
+"""The features that a node samples, without replacement: a permutation that is made one swap at a time.
+
+`undo_sampling` takes the swaps back. So the cost is the number of sampled features, not of all features, and
+the features of a node do not depend on the nodes before it.
+"""
 
 from hforest.growth.cpu.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
 

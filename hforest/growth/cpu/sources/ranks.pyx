@@ -1,4 +1,9 @@
-"""Ranks of the values of a column, or bins of about equal numbers of samples."""
+"""Ranks of the values of a column, or bins of about equal numbers of samples: sorted once, numbered in order.
+
+    integers below 256   marked, without a sort
+    float32              one array of keys: the code of the value above the number of the sample
+    float64              keys with the numbers of the samples in a second array
+"""
 
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
