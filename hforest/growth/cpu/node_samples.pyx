@@ -240,7 +240,7 @@ cdef double score_left(
     # Returns the score of a split, as the sorted scan computes it; -INFINITY if a side is too small. sum_up
     # must be called first.
     #
-    # left  IN (n_left,)  positions in the node of the samples that go left, ascending
+    # left  IN (n_left,)  positions in the node of the samples that go left, in any order
     cdef int64_t i, u = 0
     if n_left < max(t.min_leaf, 1) or node.last - node.first - n_left < max(t.min_leaf, 1):
         return -INFINITY

@@ -27,7 +27,6 @@ cdef extern from "core/simd.h" nogil:
 
 cdef extern from "core/defaults.h" nogil:
     bint hf_draws_missing_left(uint32_t word)
-    bint hf_missing_left(int seen, int64_t n_left, int64_t n_right)
     int hf_default_left(int seen, int64_t n_left, int64_t n_right, int64_t n_missing)
     bint hf_sends_missing_left(int default_left)
     bint hf_sends_unknown_left(int default_left)

@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
 from hforest.growth.cpu.task cimport (
-    HF_IS_MISSING, HF_STREAM_DIRECTION, hf_default_left, hf_draws_missing_left, hf_largest, hf_missing_left,
-    hf_pending, hf_philox, hf_sends_missing_left, hf_split, hf_task, hf_workspace,
+    HF_IS_MISSING, HF_STREAM_DIRECTION, hf_default_left, hf_draws_missing_left, hf_largest, hf_pending,
+    hf_philox, hf_sends_missing_left, hf_split, hf_task, hf_workspace,
 )
 
 
@@ -26,13 +26,16 @@ cdef int64_t n_missing(const void* values, int64_t n, bint single, double* great
 
 cdef int64_t split_missing(
     const hf_task* t, bint single, const void* values, int64_t n, uint64_t key, int64_t number,
-    hf_split* split, uint32_t* left
+    hf_split* split, uint32_t* left, int64_t* n_missing
 ) noexcept nogil:
-    # Does the work of split_values for values with missing ones, and chooses their side.
+    # Does the work of split_values for values with missing ones, which go left or right by a fair draw.
+    # Returns the number of known values that go left; their positions in `left` are followed by those of the
+    # n_missing (OUT) missing values.
     cdef const float* floats = <const float*> values
     cdef const double* doubles = <const double*> values
     cdef double value, least = INFINITY, greatest = -INFINITY
-    cdef int64_t i, known_left = 0, n_known = 0, n_left = 0
+    cdef int64_t i, n_left = 0
+    n_missing[0] = 0
     for i in range(n):
         value = <double> floats[i] if single else doubles[i]
         least = value if value < least else least
@@ -46,14 +49,12 @@ cdef int64_t split_missing(
         split.missing = hf_draws_missing_left(hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0])
     for i in range(n):
         value = <double> floats[i] if single else doubles[i]
-        n_known += value == value
-        known_left += value <= split.threshold
-    split.missing = hf_missing_left(split.missing, known_left, n_known - known_left)
-    split.default_left = hf_default_left(split.missing, known_left, n_known - known_left, n - n_known)
-    for i in range(n):
-        value = <double> floats[i] if single else doubles[i]
         left[n_left] = <uint32_t> i
-        n_left += split.missing if value != value else <int> (value <= split.threshold)
+        n_left += value <= split.threshold
+    for i in range(n):
+        if floats[i] != floats[i] if single else doubles[i] != doubles[i]:
+            left[n_left + n_missing[0]] = <uint32_t> i
+            n_missing[0] += 1
     return n_left
 
 

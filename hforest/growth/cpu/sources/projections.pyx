@@ -359,7 +359,8 @@ cdef hf_split _best_random_projection(
     cdef hf_split best = no_split(), split = no_split()
     cdef uint32_t* left = <uint32_t*> r.key2   # (n_left,)  samples on the left of the candidate
     cdef uint32_t* best_left = left + r.n      # (n_best_left,)  those of the best candidate so far
-    cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
+    cdef int64_t number, n_left, n_unknown, n_best_left = 0, n_best_missing = 0, n = node.last - node.first
+    cdef int64_t i, n_steps = 0
     cdef hf_candidate candidate
     cdef double greatest
     if p.stored.indptr != NULL:
@@ -370,25 +371,26 @@ cdef hf_split _best_random_projection(
             break
         candidate = hf_candidate_of(&p.distribution, key, <uint64_t> number)
         _values_of(t, r, p, node, candidate)
-        split.missing = -1
+        split.missing, n_unknown = -1, 0
         if t.has_defaults and not p.whole and n_missing(work.value, n, p.single, &greatest):
-            n_left = split_missing(t, p.single, work.value, n, key, number, &split, left)
+            n_left = split_missing(t, p.single, work.value, n, key, number, &split, left, &n_unknown)
         elif p.whole:
             n_left = split_values(t, <const int32_t*> work.value, n, key, number, &split, left)
         elif p.single:
             n_left = split_values(t, <const float*> work.value, n, key, number, &split, left)
         else:
             n_left = split_values(t, <const double*> work.value, n, key, number, &split, left)
-        split.score = score_left(t, r, node, left, n_left, weight)
+        split.score = score_left(t, r, node, left, n_left + (n_unknown if split.missing == 1 else 0), weight)
         if hf_beats(split.score, best.score):
-            best, n_best_left, work.best = split, n_left, candidate
+            best, n_best_left, n_best_missing, work.best = split, n_left, n_unknown, candidate
             left, best_left = best_left, left
             if is_perfect(r, best.score, weight):
                 break
     if best.column >= 0:
         write_sides(r, node, best_left, n_best_left)
-        if best.missing < 0:  # else split_missing has chosen the sides
-            place_missing(t, r, node, &best)
+        for i in range(n_best_left, n_best_left + n_best_missing):
+            r.goes_right[best_left[i]] = HF_IS_MISSING
+        place_missing(t, r, node, &best)
     return best
 
 
