@@ -19,7 +19,7 @@ IN_GROWTH = {
     "best_of_all_threads": ("if (is_top && right[group] == n_right) {", "if (cut.n_left) {"),
 }
 """A text of the kernels that count bins, and what is in its place."""
-MOVES = "move_tile(y, level, part, split, after, 0);\n        __syncthreads();\n"
+MOVES = "move_tile(y, level, node.part, node.split, after, 0);\n    __syncthreads();\n"
 MERGED = "at - low] = e;\n            }\n        }\n        __syncthreads();\n"
 IN_SMALL = {
     "no_barrier_behind_moves": (MOVES, MOVES.splitlines(keepends=True)[0]),

@@ -37,7 +37,7 @@ struct Counts {
 
 // Returns the histogram of the block, behind the sums of its threads.
 __device__ static inline Counts histogram(const Target &y, const Part &part) {
-    return {(unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), part.counts_bins};
+    return {.array = (unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), .bytes = part.counts_bins};
 }
 
 // Adds the samples from, .., to - 1 of node v to the histogram of the block.
@@ -116,7 +116,7 @@ __device__ static inline void score_pair(
     const size t = threadIdx.x;
     const size run = part.run[l], last_run = part.run[l + 1];
     const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
-    const Counts counts = histogram(y, part), of_chunks = {chunks, part.counts_bins};
+    const Counts counts = histogram(y, part), of_chunks = {.array = chunks, .bytes = part.counts_bins};
     size *sums = own_sums(y);
     double score;
     if (column[pair] < 0) {
@@ -141,7 +141,7 @@ __device__ static inline void score_pair(
         for (size b = from; b < to; ++b) counts.set(b * width + k, sum += counts[b * width + k]);
     }
     __syncthreads();
-    Cut best = {0, 0, 0, 0};
+    Cut best = {};
     for (size b = from; b < to; ++b) {
         const size n_left = counts[b * width + last];
         if (n_left == (b > 0 ? counts[(b - 1) * width + last] : 0)) continue;
@@ -151,7 +151,7 @@ __device__ static inline void score_pair(
             if (y.has_labels) u += sums[k];
         }
         if (!scored(y, criterion, limits, level, v, sums, u, n_left, &score)) continue;
-        if (!best.n_left || hf_beats(score, best.score)) best = {score, n_left, b, 0};
+        if (!best.n_left || hf_beats(score, best.score)) best = {.score = score, .n_left = n_left, .below = b};
     }
     if (best.n_left) {
         best.above = best.below + 1;
@@ -187,7 +187,7 @@ __device__ static inline void compare_node(
         const bool has_column = works && column[pair] >= 0;
         if (has_column) bin[t] = (unsigned char)bin_at(c, column[pair], level.sample[first + own]);
         __syncthreads();
-        Cut cut = {0, 0, 0, 0};
+        Cut cut = {};
         if (has_column) {
             const unsigned char *bins = bin + group * n;
             const size below = bin[t];
@@ -205,7 +205,7 @@ __device__ static inline void compare_node(
                 ++n_left;
             }
             if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, &score))
-                cut = {score, n_left, below, above};
+                cut = {.score = score, .n_left = n_left, .below = below, .above = above};
         }
         write_best(c, column, pairs, pair, n, group, works && own == 0, cut);
     }

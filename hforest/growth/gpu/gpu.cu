@@ -263,7 +263,7 @@ __device__ static inline void draw_columns_of(
     if (lane == 0)
         for (size i = 0; i < slots; ++i) mine[i] = -1;
     bool some = false;
-    hf_draw draw = {{0, 0, 0, 0}};
+    hf_draw draw = {};
     for (size i = 0; i < c.n_columns && (i < c.n_sampled || !some); ++i) {
         if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), HF_STREAM_CANDIDATES);
         size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
@@ -303,7 +303,7 @@ __device__ static inline Place place_of(const Level &level, const Part &part, si
     const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
     const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
     const size at = level.first[part.node[a]] + in_node % count;
-    return {a * slots + in_node / count, level.sample[at], at};
+    return {.pair = a * slots + in_node / count, .sample = level.sample[at], .at = at};
 }
 
 // Bits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The pair is above them.

@@ -14,15 +14,19 @@ constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
 struct Count {
     size nodes, samples, large, runs, small;
     __device__ Count operator+(const Count &o) const {
-        return {nodes + o.nodes, samples + o.samples, large + o.large, runs + o.runs, small + o.small};
+        return {
+            .nodes = nodes + o.nodes, .samples = samples + o.samples, .large = large + o.large, .runs = runs + o.runs,
+            .small = small + o.small
+        };
     }
 };
 
 // Returns the totals of one node of n samples.
 __device__ static inline Count count_of(size n, const Part &part) {
-    if (n <= part.small) return {0, 0, 0, 0, 1};
+    if (n <= part.small) return {.small = 1};
     const size large = is_large(n, part.counts_bins), each = part.counts_bins ? CHUNK : RUN, runs = (n + each - 1) / each;
-    return {1, n, large, part.counts_bins ? (runs > 1) * (runs < CHUNKS ? runs : CHUNKS) : large * runs, 0};
+    const size n_chunks = runs == 1 ? 0 : runs < CHUNKS ? runs : CHUNKS;
+    return {.nodes = 1, .samples = n, .large = large, .runs = part.counts_bins ? n_chunks : large * runs};
 }
 
 // Returns the totals of the threads of the block before this one.
@@ -106,7 +110,7 @@ __device__ static inline void list_tile(
     Count own = {};
     for (size b = threadIdx.x; b < tile; b += BLOCK) {
         const size *all = counts + COUNTS * b;
-        own = own + Count{all[0], all[1], all[2], all[3], all[4]};
+        own = own + Count{.nodes = all[0], .samples = all[1], .large = all[2], .runs = all[3], .small = all[4]};
     }
     __shared__ Count start;
     Count at = counts_before(own);

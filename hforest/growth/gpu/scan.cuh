@@ -20,7 +20,10 @@ __device__ static inline Run run_of(const Level &level, const Part &part, size s
     const size l = segment(part.run, part.n_large, i / slots), in_node = i - part.run[l] * slots;
     const size n_runs = part.run[l + 1] - part.run[l], a = part.large[l], v = part.node[a], n = level.count[v];
     const size from = in_node % n_runs * RUN, slot = in_node / n_runs;
-    return {a * slots + slot, v, from, from + RUN < n ? from + RUN : n, part.begin[a] * slots + slot * n};
+    return {
+        .pair = a * slots + slot, .v = v, .from = from, .to = from + RUN < n ? from + RUN : n,
+        .start = part.begin[a] * slots + slot * n
+    };
 }
 
 // Returns the key at place j of a pair in ascending order.
@@ -104,7 +107,7 @@ __device__ static inline void scan_pair(
     size most, size pair, size *sums
 ) {
     const size slots = pairs.slots, a = pair / slots, v = part.node[a], n = level.count[v];
-    const Run run = {pair, v, 0, n, part.begin[a] * slots + pair % slots * n};
+    const Run run = {.pair = pair, .v = v, .from = 0, .to = n, .start = part.begin[a] * slots + pair % slots * n};
     if (n > most) return;
     for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
     double best;

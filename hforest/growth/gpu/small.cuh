@@ -112,156 +112,306 @@ template <typename... P> __device__ static inline void shift(size n, P &...array
 // Returns a pointer to element i of an array, or null if there is none.
 template <typename T> __device__ static inline T *at(T *array, size i) { return array ? array + i : array; }
 
-// Grows a small node: all arguments are as in grow_small. COUNTED: bins are counted.
+// The small node of a block and the level below it that the block grows, in shared memory, as registers would not hold
+// it: what kernels of a level take as arguments. OUT of enter_node; the phases that are named write the rest.
+struct SmallNode {
+    size first, count;                   // the samples of the small node: first, .., first + count - 1 of its level
+    size place;                          // its place in arrays of 2 n_samples elements
+    size pair;                           // the number of its first pair in arrays of (n_samples / 2) slots elements
+    Level level;                         // the current level; OUT of move_level
+    Children after;                      // the next level; OUT of move_level
+    Part part;                           // the pending nodes of the current level; OUT of settle_level
+    Orders orders;
+    Pairs pairs;
+    Split split;
+    Entries entries;
+    Kept kept;                           // of nodes of the current level; OUT of move_level
+
+    // Makes `number` the number of the level: samples move to and fro between two arrays.
+    __device__ void start_level(const Rooms &r, size number) {
+        const bool is_odd = number % 2;
+        level.number = number;
+        level.sample = is_odd ? r.other_sample : r.sample;
+        level.u = is_odd ? r.other_u : r.u;
+        after.sample = is_odd ? r.sample : r.other_sample;
+        after.u = is_odd ? r.u : r.other_u;
+    }
+};
+
+static_assert(MOST <= NODES && MOST <= SIDES && MOST <= CHUNK, "a level of a small node is one tile");
+
+// Returns the level that has the small node alone, before its number and its samples are known.
+__device__ static inline Level root_level(const Target &y, const Rooms &r, const SmallNode &node) {
+    const size K = y.n_outputs, first = node.first, place = node.place;
+    return {
+        .first = r.first + place,
+        .count = r.count + place,
+        .tree = r.tree + place,
+        .key = r.key + place,
+        .root_weight = r.root_weight,
+        .measured = at(r.measured, first * words_of_node(y)),
+        .unit = at(r.unit, place * UNIT),
+        .total = r.total + first * (K + 1),
+        .mean = at(r.mean, first * K),
+        .weight = r.weight + first,
+        .value = at(r.value, place * K),
+        .feature = r.feature + place,
+        .threshold = r.threshold + place,
+        .gain = r.gain + place,
+        .default_left = at(r.default_left, place),
+        .place = r.place + place,
+        .n_nodes = 1,
+        .n_samples = node.count,
+    };
+}
+
+// Returns the pairs of the pending nodes of a level.
+__device__ static inline Pairs pairs_of(const Target &y, const Rooms &r, const SmallNode &node) {
+    const size pair = node.pair;
+    return {
+        .key = at(r.keys, node.first * r.slots),
+        .order = at(r.order, node.first * r.slots),
+        .left = at(r.left, pair * y.n_outputs),
+        .score = r.score + pair,
+        .n_right = r.n_right + pair,
+        .greatest = at(r.greatest, pair),
+        .threshold = at(r.bound, pair),
+        .flipped = at(r.flipped, pair),
+        .slots = r.slots,
+        .value_bits = r.value_bits,
+    };
+}
+
+// Enters small node blockIdx.x: writes it as the one node of a level. One thread calls it.
+//   IN   small; r; orders and kept, as in grow_small
+//   OUT  node; the first of its places in r: first, count, tree, key and unit
+__device__ static inline void enter_node(
+    const Target &y, const Small &small, const Rooms &r, const Orders &orders, const Kept &kept, SmallNode &node
+) {
+    __shared__ size tail; // not in node, whose address would escape: members would be read again after each write
+    const size b = blockIdx.x, first = small.first[b], n = small.count[b], place = 2 * first;
+    const size pair = first / 2 * r.slots, entry = pair * r.max_entries, child = place + 1;
+    size *const list = r.part + 4 * first;
+    r.first[place] = first;
+    r.count[place] = n;
+    r.tree[place] = small.tree[b];
+    r.key[place] = small.key[b];
+    for (size j = 0; j < UNIT && has_units(y); ++j) r.unit[place * UNIT + j] = small.unit[b * UNIT + j];
+    node.first = first;
+    node.count = n;
+    node.place = place;
+    node.pair = pair;
+    node.level = root_level(y, r, node);
+    node.after = {
+        .first = r.first + child, .count = r.count + child, .tree = r.tree + child, .key = r.key + child,
+        .unit = at(r.unit, child * UNIT), .total = has_units(y) ? NULL : node.level.total, .n_trees = r.n_trees
+    };
+    node.part = {
+        .node = list, .begin = list + n, .large = list + 2 * n, .run = list + 3 * n, .counts_bins = r.counts_bins
+    };
+    node.pairs = pairs_of(y, r, node);
+    node.split = {
+        .chosen = r.chosen + first / 2, .greatest = r.split + first / 2, .n_left = r.n_left + first / 2,
+        .right = r.right + first, .tail = &tail
+    };
+    node.entries = {
+        .index = at(r.entry, entry), .weight = at(r.factor, entry), .n_entries = at(r.n_entries, pair),
+        .max_entries = r.max_entries
+    };
+    node.orders = orders, node.kept = kept;
+    node.orders.flipped = at(orders.flipped, first / 2);
+    shift(place, node.kept.begin, node.kept.count);
+    node.start_level(r, small.depth[b]);
+}
+
+// Measures the samples of a level in a stage, or of its nodes that want a unit (sums.cuh).
+//   IN   wants (n_nodes,) of the level, or null
+//   OUT  level.measured, and what the stage writes
+__device__ static inline void measure_level(const Target &y, int stage, const unsigned char *wants, SmallNode &node) {
+    const Level &level = node.level;
+    __syncthreads();
+    measure_tile(y, level, level.first, level.n_nodes, false, wants, stage, node.first, node.first + node.count);
+    __syncthreads();
+}
+
+// Sums the samples of each node of a level: of the first one and, where nodes have units, of all. In other levels
+// move_level has added up the samples.
+//   OUT  level.measured and level.total
+__device__ static inline void sum_level(const Target &y, SmallNode &node) {
+    const Level &level = node.level;
+    for (size i = threadIdx.x; i < level.n_nodes * (y.n_outputs + 1); i += BLOCK) level.total[i] = 0;
+    for (size i = threadIdx.x; i < level.n_nodes * words_of_node(y); i += BLOCK) level.measured[i] = 0;
+    measure_level(y, INHERITED, NULL, node);
+    if (last_stage(y) == SPREAD) measure_level(y, SPREAD, NULL, node);
+}
+
+// Settles the nodes of a level: writes each as a leaf, lists those that are pending, and makes units where nodes want
+// them. Returns whether nodes are pending.
+//   IN   level.total
+//   OUT  leaves in level; part
+__device__ static inline bool settle_level(
+    const Target &y, const Limits &limits, const Small &small, const Rooms &r, SmallNode &node
+) {
+    __shared__ size counts[COUNTS];
+    __shared__ unsigned long long end[COUNTS + 1];
+    unsigned char *const pending = r.pending + node.first;
+    Part &part = node.part;
+    if (threadIdx.x == 0) end[COUNTS] = 0;
+    __syncthreads();
+    settle_tile(y, limits, node.level, part, pending, counts, end, 0);
+    __syncthreads();
+    list_tile(y, node.level, pending, counts, part, small, end, 0);
+    __syncthreads();
+    if (end[COUNTS] > 0) {
+        for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_level(y, stage, pending, node);
+        for (size v = threadIdx.x; v < node.level.n_nodes; v += BLOCK)
+            if (pending[v] & WANTS_UNIT) finish_unit(y, node.level, v);
+    }
+    if (end[0] == 0) return false;
+    if (threadIdx.x == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
+    __syncthreads();
+    return true;
+}
+
+// Draws the columns of the pending nodes; those of a large node by all threads together.
+//   IN   part
+//   OUT  r.column, r.swap
+__device__ static inline void draw_level(const Columns &c, const Rooms &r, const SmallNode &node) {
+    int *const swap = at(r.swap, node.first / 2 * c.n_columns), *const column = r.column + node.pair;
+    const Part &part = node.part;
+    for (size l = 0; l < part.n_large; ++l)
+        draw_columns_of(c, node.level, part, node.orders, swap, column, part.large[l], threadIdx.x, BLOCK);
+    for (size a = threadIdx.x; a < part.n_nodes; a += BLOCK)
+        draw_columns_of(c, node.level, part, node.orders, swap, column, a, 0, 1);
+}
+
+// Draws the projections of the pending nodes.
+//   IN   part
+//   OUT  entries
+__device__ static inline void draw_level(const Projected &x, const Rooms &r, const SmallNode &node) {
+    const hf_distribution d = distribution_of(x.distribution, x.groups, x.density, x.zero_probability);
+    for (size pair = threadIdx.x; pair < node.part.n_nodes * r.slots; pair += BLOCK)
+        draw_projection(d, node.level, node.part, r.slots, node.orders, node.entries, pair);
+}
+
+// Scores the splits of the pairs from counts of their bins (counts.cuh).
+//   IN   part, r.column
+//   OUT  pairs: score, n_right, greatest, threshold
+__device__ static inline void score_counts(
+    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+) {
+    const int *const column = r.column + node.pair;
+    const size slots = r.slots;
+    for (size i = 0; i < node.part.n_large * slots; ++i)
+        score_pair(y, criterion, limits, node.level, node.part, node.pairs, c, column, NULL, i / slots, i % slots);
+    for (size a = 0; a < node.part.n_nodes; ++a)
+        compare_node(y, criterion, limits, node.level, node.part, node.pairs, c, column, a);
+}
+
+// Writes the keys of the pairs: of bins, or of values if columns have no bins.
+//   IN   part; r.column, or entries
+//   OUT  r.keys; score and n_right of pairs: 0
+__device__ static inline void write_keys(
+    const Target &y, const Rooms &r, const Columns &c, const Projected &x, const SmallNode &node
+) {
+    const Level &level = node.level;
+    const size slots = r.slots, n_pairs = node.part.n_nodes * slots, n_keys = node.part.n_samples * slots;
+    const int *const column = r.column + node.pair;
+    const Bits bits = {.weight = 0, .label = 0, .value = r.value_bits};
+    unsigned long long *const key = at(r.keys, node.first * slots);
+    for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK) node.pairs.score[pair] = node.pairs.n_right[pair] = 0;
+    for (size e = threadIdx.x; e < n_keys; e += BLOCK) {
+        if (c.low) bin_key(c, y, level, node.part, slots, node.orders, bits, column, key, e);
+        else value_key(x.x, x.n_features, y, level, node.part, slots, node.entries, node.orders, bits, key, e);
+    }
+}
+
+// Scores the splits of the pairs from their keys: random ones, or all.
+//   IN   r.keys, r.column; r.order and r.other are workspace
+//   OUT  pairs: score, n_right, and of random splits greatest, threshold and flipped
+__device__ static inline void score_keys(
+    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+) {
+    const Pairs &pairs = node.pairs;
+    const int *const column = r.column + node.pair;
+    const size n_pairs = node.part.n_nodes * r.slots, from = node.first * r.slots, n = node.count;
+    if (r.is_random) {
+        for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK)
+            random_split(y, criterion, limits, node.level, node.part, pairs, c, node.orders, column, pair);
+        return;
+    }
+    sort_keys(node.part, pairs.key, r.slots, at(r.order, from), at(r.other, from));
+    size *sums = sums_of_thread(y, at(pairs.left, threadIdx.x * y.n_outputs));
+    for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK)
+        scan_pair(y, criterion, limits, node.level, node.part, pairs, n, pair, sums);
+}
+
+// Picks the split of each pending node.
+//   IN   pairs, r.column, entries
+//   OUT  split but right and tail; feature, threshold, gain and default_left of level; kept
+__device__ static inline void pick_level(
+    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+) {
+    const Level &level = node.level;
+    const int *const column = r.column + node.pair;
+    for (size a = threadIdx.x; a < node.part.n_nodes; a += BLOCK) {
+        pick_split(y, criterion, limits, level, node.part, node.pairs, c, node.orders, column, node.split, a);
+        keep_projection(level, node.part, node.entries, node.kept, node.split, a);
+    }
+}
+
+// Moves the samples of the pending nodes to children, which become the current level.
+//   IN   part, pairs, split
+//   OUT  right and tail of split; level, after and kept of the next level
+__device__ static inline void move_level(const Target &y, const Rooms &r, const Columns &c, SmallNode &node) {
+    Level &level = node.level;
+    Children &after = node.after;
+    const size K = y.n_outputs;
+    if (!has_units(y))
+        for (size i = threadIdx.x; i < 2 * node.part.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
+    sides_of(level, node.part, node.pairs, c, node.orders, r.column + node.pair, node.split, 0);
+    __syncthreads();
+    move_tile(y, level, node.part, node.split, after, 0);
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    const size n_places = level.n_nodes, n_children = 2 * node.part.n_nodes;
+    shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
+    shift(n_places, level.default_left, level.place, node.kept.begin, node.kept.count);
+    shift(n_places * K, level.value);
+    shift(n_places * UNIT, level.unit);
+    shift(n_children, after.first, after.count, after.tree, after.key);
+    shift(n_children * UNIT, after.unit);
+    level.n_nodes = n_children;
+    node.start_level(r, level.number + 1);
+}
+
+// Grows small node blockIdx.x: the arguments are those of grow_small. COUNTED: bins are counted.
 template <bool COUNTED>
 __device__ static inline void grow_node(
     const Target &y, size criterion, const Limits &limits, const Small &small, const Rooms &r, const Columns &c,
-    const Orders &orders, const Projected &x, const Kept &all_kept
+    const Orders &orders, const Projected &x, const Kept &kept
 ) {
-    // In shared memory, as registers would not hold them.
-    __shared__ Level level;
-    __shared__ Part part;
-    __shared__ Children after;
-    __shared__ Orders o;
-    __shared__ Pairs pairs;
-    __shared__ Split split;
-    __shared__ Entries entries;
-    __shared__ Kept kept;
-    static_assert(MOST <= NODES && MOST <= SIDES && MOST <= CHUNK, "tiles");
-    __shared__ size counts[COUNTS], tail;
-    __shared__ unsigned long long end[COUNTS + 1];
-    const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
-    const size first = small.first[b], n = small.count[b], place = 2 * first, pair = first / 2 * slots;
-    int *const column = r.column + pair;
-    const auto enter = [&](size number) {
-        const bool odd = number % 2;
-        level.number = number;
-        level.sample = odd ? r.other_sample : r.sample;
-        level.u = odd ? r.other_u : r.u;
-        after.sample = odd ? r.sample : r.other_sample;
-        after.u = odd ? r.u : r.other_u;
-    };
-    if (t == 0) {
-        r.first[place] = first;
-        r.count[place] = n;
-        r.tree[place] = small.tree[b];
-        r.key[place] = small.key[b];
-        for (size j = 0; j < UNIT && has_units(y); ++j) r.unit[place * UNIT + j] = small.unit[b * UNIT + j];
-        level = {
-            r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0,
-            at(r.measured, first * words_of_node(y)), at(r.unit, place * UNIT), r.total + first * (K + 1), at(r.mean, first * K), r.weight + first,
-            at(r.value, place * K), r.feature + place, r.threshold + place, r.gain + place,
-            at(r.default_left, place), r.place + place, 1, n, 0
-        };
-        after = {
-            r.first + place + 1, r.count + place + 1, r.tree + place + 1, r.key + place + 1, 0, 0,
-            at(r.unit, (place + 1) * UNIT), has_units(y) ? 0 : level.total, r.n_trees
-        };
-        size *const list = r.part + 4 * first;
-        part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, r.counts_bins, 0};
-        pairs = {
-            at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * K), r.score + pair,
-            r.n_right + pair, at(r.greatest, pair), at(r.bound, pair), at(r.flipped, pair), slots, 0, 0, r.value_bits
-        };
-        split = {r.chosen + first / 2, r.split + first / 2, r.n_left + first / 2, r.right + first, &tail};
-        entries = {
-            at(r.entry, pair * r.max_entries), at(r.factor, pair * r.max_entries), at(r.n_entries, pair), r.max_entries
-        };
-        o = orders, kept = all_kept;
-        o.flipped = at(o.flipped, first / 2);
-        shift(place, kept.begin, kept.count);
-        enter(small.depth[b]);
-    }
+    __shared__ SmallNode node;
+    if (threadIdx.x == 0) enter_node(y, small, r, orders, kept, node);
     __syncthreads();
-    unsigned long long *const key = at(r.keys, first * slots);
-    size *const order = at(r.order, first * slots);
-    int *const swap = at(r.swap, first / 2 * c.n_columns);
-    unsigned char *const pending = r.pending + first;
-    const auto measure_in = [&](int stage, const unsigned char *wants) {
+    sum_level(y, node);
+    while (settle_level(y, limits, small, r, node)) {
+        if (COUNTED || c.low) draw_level(c, r, node);
+        else draw_level(x, r, node);
         __syncthreads();
-        measure_tile(y, level, level.first, level.n_nodes, false, wants, stage, first, first + n);
-        __syncthreads();
-    };
-    for (bool is_first = true;; is_first = false) {
-        __syncthreads();
-        if (t == 0) end[COUNTS] = 0;
-        if (is_first || has_units(y)) {
-            for (size i = t; i < level.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
-            for (size i = t; i < level.n_nodes * words_of_node(y); i += BLOCK) level.measured[i] = 0;
-            measure_in(INHERITED, 0);
-            if (last_stage(y) == SPREAD) measure_in(SPREAD, 0);
-        }
-        settle_tile(y, limits, level, part, pending, counts, end, 0);
-        __syncthreads();
-        list_tile(y, level, pending, counts, part, small, end, 0);
-        __syncthreads();
-        if (end[COUNTS] > 0) {
-            for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_in(stage, pending);
-            for (size v = t; v < level.n_nodes; v += BLOCK)
-                if (pending[v] & WANTS_UNIT) finish_unit(y, level, v);
-        }
-        if (end[0] == 0) return;
-        if (t == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
-        __syncthreads();
-        const size n_pairs = part.n_nodes * slots;
-        if (c.low) {
-            for (size l = 0; l < part.n_large; ++l)
-                draw_columns_of(c, level, part, o, swap, column, part.large[l], t, BLOCK);
-            for (size a = t; a < part.n_nodes; a += BLOCK)
-                draw_columns_of(c, level, part, o, swap, column, a, 0, 1);
-        }
         if constexpr (COUNTED) {
-            __syncthreads();
-            for (size i = 0; i < part.n_large * slots; ++i)
-                score_pair(y, criterion, limits, level, part, pairs, c, column, 0, i / slots, i % slots);
-            for (size a = 0; a < part.n_nodes; ++a)
-                compare_node(y, criterion, limits, level, part, pairs, c, column, a);
+            score_counts(y, criterion, limits, r, c, node);
         } else {
-            for (size pair = t; pair < n_pairs; pair += BLOCK) {
-                pairs.score[pair] = pairs.n_right[pair] = 0;
-                if (c.low) continue;
-                const hf_distribution d = distribution_of(x.distribution, x.groups, x.density, x.zero_probability);
-                draw_projection(d, level, part, slots, o, entries, pair);
-            }
+            write_keys(y, r, c, x, node);
             __syncthreads();
-            for (size e = t; e < part.n_samples * slots; e += BLOCK) {
-                if (c.low) bin_key(c, y, level, part, slots, o, {0, 0, r.value_bits}, column, key, e);
-                else value_key(x.x, x.n_features, y, level, part, slots, entries, o, {0, 0, r.value_bits}, key, e);
-            }
-            __syncthreads();
-            if (r.is_random) {
-                for (size pair = t; pair < n_pairs; pair += BLOCK)
-                    random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
-            } else {
-                sort_keys(part, key, slots, order, at(r.other, first * slots));
-                size *sums = sums_of_thread(y, at(pairs.left, t * K));
-                for (size pair = t; pair < n_pairs; pair += BLOCK)
-                    scan_pair(y, criterion, limits, level, part, pairs, n, pair, sums);
-            }
+            score_keys(y, criterion, limits, r, c, node);
         }
         __syncthreads();
-        for (size a = t; a < part.n_nodes; a += BLOCK) {
-            pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
-            keep_projection(level, part, entries, kept, split, a);
-        }
+        pick_level(y, criterion, limits, r, c, node);
         __syncthreads();
-        if (!has_units(y))
-            for (size i = t; i < 2 * part.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
-        sides_of(level, part, pairs, c, o, column, split, 0);
+        move_level(y, r, c, node);
         __syncthreads();
-        move_tile(y, level, part, split, after, 0);
-        __syncthreads();
-        if (t == 0) {
-            const size n_places = level.n_nodes;
-            shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
-            shift(n_places, level.default_left, level.place, kept.begin, kept.count);
-            shift(n_places * K, level.value);
-            shift(n_places * UNIT, level.unit);
-            level.n_nodes = 2 * part.n_nodes;
-            shift(level.n_nodes, after.first, after.count, after.tree, after.key);
-            shift(level.n_nodes * UNIT, after.unit);
-            enter(level.number + 1);
-        }
+        if (has_units(y)) sum_level(y, node);
     }
 }
 

@@ -126,7 +126,7 @@ struct Exponents {
 __device__ static inline Exponents exponents_of(const Target &y, const Level &level, size v, int stage) {
     const word *here = measured_of(y, level, v);
     const double n = (double)level.count[v];
-    Exponents e = {0, 0};
+    Exponents e = {};
     if (!y.whole[level.tree[v]]) {
         e.m = hf_unit_exponent(n, number_of(here[T_MOST]));
         if (stage > PRODUCTS) e.m += hf_spare_bits((size)here[FIRST]);
@@ -162,7 +162,7 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     const bool is_distance = !is_weight && (stage == PRODUCTS || stage == CENTRED || stage == SPREAD);
     word *here = measured_of(y, level, v), *own = here + (is_weight ? 0 : WORDS * (1 + k)), most = 0, least = 0;
     size *total = total_of(y, level, v), sum = 0;
-    const Exponents e = is_made ? exponents_of(y, level, v, stage) : Exponents{0, 0};
+    const Exponents e = is_made ? exponents_of(y, level, v, stage) : Exponents{};
     const hf_scaling by = hf_scaling_of((int)(is_weight ? e.m : e.k));
     double centre = 0;
     if (stage == SPREAD) centre = (double)total[k] / (double)total[y.n_outputs];

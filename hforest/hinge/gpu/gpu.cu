@@ -44,7 +44,7 @@ struct Row {
 struct Rows {
     const real *x;
     size n_columns;
-    __device__ Row at(size sample) const { return Row{x + sample * n_columns}; }
+    __device__ Row at(size sample) const { return Row{.row = x + sample * n_columns}; }
 };
 
 // A sample that is a window of an image in x; 0 in the padding.
@@ -61,7 +61,7 @@ struct Window {
 struct Images {
     const real *x;
     const Geometry *windows;
-    __device__ Window at(size sample) const { return Window{x, windows, sample}; }
+    __device__ Window at(size sample) const { return Window{.x = x, .windows = windows, .sample = sample}; }
 };
 
 constexpr int MAX_THREADS = 1024;  // the most threads of a block
@@ -177,32 +177,33 @@ extern "C" __global__ void route_column_shared(
     __syncthreads();
     for (unsigned i = threadIdx.x; i < n_pairs; i += blockDim.x) {
         const size sample = first + i / n, j = i % n, vertex = j * a.n_vertices;
-        walk<Column>(a, t + vertex, f + vertex, Row{x + sample * a.n_columns}, 0, sample * a.n_trees + tree + j, true);
+        const Row row = {.row = x + sample * a.n_columns};
+        walk<Column>(a, t + vertex, f + vertex, row, 0, sample * a.n_trees + tree + j, true);
     }
 }
 
 extern "C" __global__ void route_column(
     const real *__restrict__ x, const int *__restrict__ features, Routing a
 ) {
-    route<Column>(a, features, Rows{x, a.n_columns});
+    route<Column>(a, features, Rows{.x = x, .n_columns = a.n_columns});
 }
 
 extern "C" __global__ void route_column_windows(
     const real *__restrict__ x, Geometry windows, const int *__restrict__ features, Routing a
 ) {
-    route<Column>(a, features, Images{x, &windows});
+    route<Column>(a, features, Images{.x = x, .windows = &windows});
 }
 
 extern "C" __global__ void route_projection(
     const real *__restrict__ x, const real *__restrict__ features, Routing a
 ) {
-    route<Projection>(a, features, Rows{x, a.n_columns});
+    route<Projection>(a, features, Rows{.x = x, .n_columns = a.n_columns});
 }
 
 extern "C" __global__ void route_projection_windows(
     const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Routing a
 ) {
-    route<Projection>(a, features, Images{x, &windows});
+    route<Projection>(a, features, Images{.x = x, .windows = &windows});
 }
 
 // ------------------------------------------------------------------------------------------- outputs

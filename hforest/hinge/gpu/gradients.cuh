@@ -3,7 +3,7 @@
 // Returns the slope of a pair, sgn(r*) w . dL/dy / divisor (Lay et al. 2018, eq. 11). w (n_outputs,) is the row of its
 // leaf, g (n_outputs,) that of its sample.
 __device__ static inline real slope_of(real margin, const real *w, const real *g, size n_outputs, double divisor) {
-    double part[DOT] = {0, 0, 0, 0, 0, 0, 0, 0};
+    double part[DOT] = {};
     size k = 0;
     for (; k + DOT <= n_outputs; k += DOT)
         for (int j = 0; j < DOT; ++j) part[j] += (double)w[k + j] * (double)g[k + j];
@@ -266,7 +266,10 @@ extern "C" __global__ void backward_parameters(
     const size n_blocks = leaves.n_trees * leaves.n_parts, tree = blockIdx.x / leaves.n_parts;
     real *const tile = (real *)(block_memory + leaves.n_numbers);
     if (blockIdx.x < n_blocks)
-        write_rows(leaves, blockIdx.x, OfLeaf{grad_y, grad_trees, tree, leaves.width, n_tile, tile});
+        write_rows(leaves, blockIdx.x, OfLeaf{
+            .grad_y = grad_y, .grad_trees = grad_trees, .tree = tree, .n_outputs = leaves.width, .n_tile = n_tile,
+            .tile = tile
+        });
     else
         write_rows(vertices, blockIdx.x - n_blocks, of_vertex());
 }
@@ -298,7 +301,7 @@ __device__ static inline void pull_x(
     const size i = thread_number(), k = i % a.n_columns;
     if (i >= a.n_samples * a.n_columns) return;
     const size first = i / a.n_columns * a.n_trees;
-    const Row sample = {x + i / a.n_columns * a.n_columns};
+    const Row sample = {.row = x + i / a.n_columns * a.n_columns};
     real sum = 0;
     for (size m = 0; m < a.n_trees; ++m)
         sum += Margin::pull_x(a.slope[first + m], features_of<Margin>(a, features, first + m), sample, k);
@@ -342,7 +345,7 @@ __device__ static inline void pull_images(
                 const size tap = ((channel * w.kernel0 + d0 / w.dilation0) * w.kernel1 + d1 / w.dilation1) * w.kernel2
                     + d2 / w.dilation2;
                 const size sample = ((image * w.out0 + o0) * w.out1 + o1) * w.out2 + o2;
-                const Window window = {x, &w, sample};
+                const Window window = {.x = x, .windows = &w, .sample = sample};
                 for (size m = 0; m < a.n_trees; ++m) {
                     const size pair = sample * a.n_trees + m;
                     const auto f = features_of<Margin>(a, features, pair);
@@ -377,11 +380,11 @@ extern "C" __global__ void pull_x_projection_windows(
 extern "C" __global__ void pull_features_projection(
     const real *__restrict__ x, size n_columns, Sums a
 ) {
-    pull_features<Projection>(Rows{x, n_columns}, a);
+    pull_features<Projection>(Rows{.x = x, .n_columns = n_columns}, a);
 }
 
 extern "C" __global__ void pull_features_projection_windows(
     const real *__restrict__ x, Geometry windows, Sums a
 ) {
-    pull_features<Projection>(Images{x, &windows}, a);
+    pull_features<Projection>(Images{.x = x, .windows = &windows}, a);
 }

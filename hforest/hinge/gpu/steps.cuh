@@ -134,7 +134,10 @@ extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
     const size n_blocks = leaves.n_trees * leaves.n_parts, block = blockIdx.x;
     int *const numbers = (int *)(block_memory + n_before);
     if (block < n_blocks) {
-        const OfLeaf term = {grad_y, 1, 0, leaves.width, n_tile, (real *)(block_memory + leaves.n_numbers)};
+        const OfLeaf term = {
+            .grad_y = grad_y, .grad_trees = 1, .tree = 0, .n_outputs = leaves.width, .n_tile = n_tile,
+            .tile = (real *)(block_memory + leaves.n_numbers)
+        };
         move_rows(leaves, block, numbers, term, weights, 0, step, rate, scale, adam, missed);
     } else {
         const size vertex_block = block - n_blocks;
