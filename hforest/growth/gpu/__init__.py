@@ -17,7 +17,7 @@ from .builder import trees_at_once as trees_at_once
 from .candidates import (
     PACKAGE,
     ColumnSource,
-    Projections,
+    ProjectionSource,
     columns_of,
     kinds_of,
     task_of,
@@ -130,9 +130,10 @@ def grow_projected(
     batch: Batch,
 ) -> None:
     """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
-    projections = Projections(workspace.x, distribution, workspace.numbers, workspace.groups, n_projections)
-    task = task_of(learned, x.dtype, splitter, workspace.has_missing)
-    grow_trees(task, projections, learned.sample_weight, batch)
+    w = workspace
+    source = ProjectionSource(w.x, distribution, w.numbers, w.groups, n_projections)
+    task = task_of(learned, x.dtype, splitter, w.has_missing)
+    grow_trees(task, source, learned.sample_weight, batch)
 
 
 def joined(

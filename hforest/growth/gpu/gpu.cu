@@ -1,23 +1,21 @@
 // Trees grow level by level. A level has two nodes for each node of the previous level: its children or, if it became a
-// leaf, two empty places without samples. The nodes that are to be split are pending. A pair is a pending node with one
-// of its candidates:
+// leaf, two empty places without samples. The nodes that are to be split are pending. A candidate is a pending node
+// with one of its candidates:
 //
 //     sample, u                | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
 //                                                                     ascending; nodes divide the place of their
 //                                                                     parent, in the other of two arrays
-//     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
-//                                                                     candidate (slot); part.begin: no gaps
+//     key                      | candidate 0,0 | candidate 0,1 | candidate 1,0 ...   samples of a pending node, once for each
+//                                                                     candidate (slot); pending.begin: no gaps
 //
-// The samples of a pair have keys (bins or values), which the array module sorts. scan.cuh scans the thresholds of
-// pairs. Bins of a byte are counted instead (counts.cuh). One thread per node picks the split. Sums are integers
-// (sums.cuh), so they have no order. The random numbers of a node depend only on its key, so the trees are those of the
-// other backends.
-// The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
-// level. A large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
-// processes a small node.
-// A block grows a node of few samples to its leaves (small.cuh).
-// Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment says so, workspace. Members
-// of structs are IN, except in the kernels that their comments name.
+// The samples of a candidate have keys (bins or values), which the array module sorts. sorted_scan.cuh scans the
+// thresholds of candidates. Bins of a byte are counted instead (histogram.cuh). One thread per node picks the split.
+// Sums are integers (units.cuh), so they have no order. The random numbers of a node depend only on its key, so the
+// trees are those of the other backends. The kernels of a level are launched for the numbers of pending nodes and
+// samples, which the host reads once per level. A large node has more than LARGE samples, or FEW where bins are
+// counted, and blocks share its work; one thread processes a small node. A block grows a node of few samples to its
+// leaves (small_nodes.cuh). Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment
+// says so, workspace. Members of structs are IN, except in the kernels that their comments name.
 
 #include "core/keys.cuh"
 #include "core/projections.h"
@@ -30,7 +28,8 @@ constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads per block
 constexpr size LARGE = 256; // samples of a node that one thread processes, at most
 constexpr size FEW = 32; // the same where bins are counted
-constexpr size CHUNK = 4096, CHUNKS = 64; // where bins are counted: samples per chunk of a pair; the most chunks per pair
+// where bins are counted: samples per chunk of a candidate; the most chunks per candidate
+constexpr size CHUNK = 4096, CHUNKS = 64;
 
 // The learning target: labels or targets. has_labels distinguishes the two, because an empty CuPy array is null too.
 struct Target {
@@ -57,8 +56,8 @@ struct Level {
     const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
     const int *sample;              // (n_samples,)
     size *u;                        // (n_samples,); OUT of measure
-    unsigned long long *measured;   // (n_nodes, ..), 0 before: see sums.cuh; or empty
-    double *unit;                   // (n_nodes, UNIT): see sums.cuh; or empty; OUT of finish_units
+    unsigned long long *measured;   // (n_nodes, ..), 0 before: see units.cuh; or empty
+    double *unit;                   // (n_nodes, UNIT): see units.cuh; or empty; OUT of finish_units
     size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, and of u
     double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of settle and finish_units
     double *weight;                 // (n_nodes,): of the samples; OUT of settle and finish_units
@@ -72,7 +71,7 @@ struct Level {
 };
 
 // The pending nodes of a level; OUT of list_pending.
-struct Part {
+struct Pending {
     size *__restrict__ node;  // (n_nodes,): their numbers in the level
     size *__restrict__ begin; // (n_nodes + 1,): number of samples before each node
     size *__restrict__ large; // (n_large,): those of them that are large
@@ -80,12 +79,12 @@ struct Part {
     size n_nodes, n_samples, n_large, n_runs;
     // Bytes of a count, where large nodes have more than FEW samples and runs are chunks, or 0; IN of list_pending.
     size counts_bins;
-    size small;       // samples of a small node, at most, which is not listed here: small.cuh; IN of list_pending
+    size small;       // samples of a small node, at most, which is not listed here: small_nodes.cuh; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
 struct Children {
-    size *__restrict__ first;             // (2 n_nodes,) of the part
+    size *__restrict__ first;             // (2 n_nodes,) of the pending nodes
     size *__restrict__ count;             // (2 n_nodes,)
     int *__restrict__ tree;               // (2 n_nodes,)
     unsigned long long *__restrict__ key; // (2 n_nodes,)
@@ -96,8 +95,8 @@ struct Children {
     size n_trees;
 };
 
-// The small nodes, each of which a block grows to its leaves (small.cuh); OUT of list_pending.
-struct Small {
+// The small nodes, each of which a block grows to its leaves (small_nodes.cuh); OUT of list_pending.
+struct SmallNodes {
     size *__restrict__ first; // (n_nodes,), as in Level
     size *__restrict__ count;
     int *__restrict__ tree;
@@ -118,45 +117,48 @@ struct Columns {
     size width, n, n_columns, n_bins, n_sampled;
 };
 
-// The entries of the projections of pairs; OUT of draw_projections.
+// The entries of the projections of candidates; OUT of draw_projections.
 struct Entries {
-    int *__restrict__ index;      // (n_pairs, max_entries)
-    float *__restrict__ weight;   // (n_pairs, max_entries)
-    size *__restrict__ n_entries; // (n_pairs,)
+    int *__restrict__ index;      // (n_candidates, max_entries)
+    float *__restrict__ weight;   // (n_candidates, max_entries)
+    size *__restrict__ n_entries; // (n_candidates,)
     size max_entries;
 };
 
-// The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
-// written by random_splits. For whole class weights, keys have label and weight of the sample in their low bits and
-// are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
-// they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
-struct Pairs {
+// The candidates of the pending nodes, `slots` per node, and their splits: the best thresholds, written by the scans,
+// or random ones, written by random_splits. For whole class weights, keys have label and weight of the sample in their
+// low bits and are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and
+// threshold, and they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
+struct Candidates {
     const unsigned long long *key;              // (n_samples * slots,); or null
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
     const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
-    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
-    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`; 0 before, except with counts; OUT
-    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before as score; OUT
-    unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
-    double *__restrict__ threshold;             // (n_pairs,); OUT
-    int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
+    // workspace (n_threads of the scan, n_outputs), (n_candidates, ..) if random
+    size *__restrict__ left;
+    unsigned long long *__restrict__ score;     // (n_candidates,): as `ordered`; 0 before, except with counts; OUT
+    // (n_candidates,): samples on the right; 0: no split; 0 before as score; OUT
+    unsigned long long *__restrict__ n_right;
+    unsigned long long *__restrict__ greatest;  // (n_candidates,): the greatest key that may go left; OUT
+    double *__restrict__ threshold;             // (n_candidates,); OUT
+    int *__restrict__ flipped;                  // (n_candidates,): whether keys up to the greatest go right; OUT
     size slots, weight_bits, label_bits, value_bits;
 };
 
-// The splits of the nodes of a part; OUT of pick_splits.
+// The splits of the nodes of the pending nodes; OUT of pick_splits.
 struct Split {
-    size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
+    size *__restrict__ chosen;                 // (n_nodes,): a candidate, or -1
     unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key that goes left
     size *__restrict__ n_left;                 // (n_nodes,): samples on the left; -1: no split
-    unsigned char *__restrict__ right;         // (n_samples,) of the part: whether a sample goes right; OUT of sides
+    // (n_samples,) of the pending nodes: whether a sample goes right; OUT of sides
+    unsigned char *__restrict__ right;
     size *__restrict__ tail;                   // (tiles of samples,): those on the right in the last node; OUT of sides
 };
 
 // Entries of the projections of nodes, contiguous per node, in any order of nodes; OUT of pick_splits.
-struct Kept {
+struct NodeEntries {
     size *__restrict__ begin;             // (n_nodes of the level,): position of a node's first entry
     size *__restrict__ count;             // (n_nodes of the level,), 0 before
-    int *__restrict__ index;              // (n_nodes of the part * max_entries,) at most
+    int *__restrict__ index;              // (n_nodes of the pending nodes * max_entries,) at most
     float *__restrict__ factor;           // as index
     unsigned long long *__restrict__ end; // (1,), 0 before: number of entries of all nodes
 };
@@ -177,7 +179,8 @@ extern "C" __global__ void bootstrap_counts(
     if (i >= n_trees * n_draws) return;
     const size tree = i / n_draws, at = i % n_draws;
     const hf_draw draw = hf_philox(key[tree], (uint64_t)at, HF_STREAM_BOOTSTRAP);
-    for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
+    for (size j = 0; j < 4 && 4 * at + j < n; ++j)
+        atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
 // Writes to counts (n_trees, n) the Poisson counts of a tree for the rows from first_row on.
@@ -204,7 +207,7 @@ __device__ static inline size segment(const size *start, size n, size i) {
 // Returns whether a node of n samples is large.
 __device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
 
-#include "growth/gpu/sums.cuh"
+#include "growth/gpu/units.cuh"
 
 // ---------------------------------------------------------------------------------------------- candidates
 
@@ -219,7 +222,7 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns the position of a column's row in low and high.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
-#include "growth/gpu/orders.cuh"
+#include "growth/gpu/node_orders.cuh"
 
 // Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: a single thread, or all of a
 // block.
@@ -249,15 +252,15 @@ __device__ static inline bool varies(const Columns &c, size column, const int *s
 // without replacement by a Fisher-Yates shuffle, whose swaps are not made but looked up backwards in the workspace
 // `swap` (n_nodes, n_columns). If none of the first n_sampled columns varies in the node, the next one that varies
 // takes the first place. A column is in the slots of all orders in which it may be scanned. Columns that do not vary
-// have no threshold; they are left out if draws or orders depend on it. This is node a of the part. Thread `lane` of
+// have no threshold; they are left out if draws or orders depend on it. This is pending node a. Thread `lane` of
 // `lanes` calls it: all of a block for a large node, else a single thread.
 __device__ static inline void draw_columns_of(
-    const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ swap,
+    const Columns &c, const Level &level, const Pending &pending, const Orders &o, int *__restrict__ swap,
     int *__restrict__ column, size a, size lane, size lanes
 ) {
     const bool by_block = lanes > 1;
-    const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
-    if (!by_block && is_large(n, part.counts_bins)) return;
+    const size v = pending.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
+    if (!by_block && is_large(n, pending.counts_bins)) return;
     const int *sample = level.sample + level.first[v];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
     if (lane == 0)
@@ -285,64 +288,67 @@ __device__ static inline void draw_columns_of(
 
 // Draws the columns of all nodes. One block per large node, one thread per small node.
 extern "C" __global__ void draw_columns(
-    Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
+    Columns c, Level level, Pending pending, Orders o, int *__restrict__ swap, int *__restrict__ column
 ) {
-    const bool by_block = (size)blockIdx.x < part.n_large;
+    const bool by_block = (size)blockIdx.x < pending.n_large;
     const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
-    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
-    if (a < part.n_nodes) draw_columns_of(c, level, part, o, swap, column, a, lane, lanes);
+    const size a = by_block ? pending.large[blockIdx.x] : thread_number() - pending.n_large * blockDim.x;
+    if (a < pending.n_nodes) draw_columns_of(c, level, pending, o, swap, column, a, lane, lanes);
 }
 
-// A key of a part: its pair, its sample, and the position of the sample in the level.
+// A key of the pending nodes: its candidate, its sample, and the position of the sample in the level.
 struct Place {
-    size pair, sample, at;
+    size candidate, sample, at;
 };
 
-// Returns the pair, sample and position of key e of a part.
-__device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
-    const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
-    const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
-    const size at = level.first[part.node[a]] + in_node % count;
-    return {.pair = a * slots + in_node / count, .sample = level.sample[at], .at = at};
+// Returns the candidate, sample and position of key e of the pending nodes.
+__device__ static inline Place place_of(const Level &level, const Pending &pending, size slots, size e) {
+    const size a = segment(pending.begin, pending.n_nodes, e / slots), begin = pending.begin[a];
+    const size count = pending.begin[a + 1] - begin, in_node = e - begin * slots;
+    const size at = level.first[pending.node[a]] + in_node % count;
+    return {.candidate = a * slots + in_node / count, .sample = level.sample[at], .at = at};
 }
 
-// Bits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The pair is above them.
-struct Bits {
+// KeyBits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The candidate is above
+// them.
+struct KeyBits {
     size weight, label, value;
 };
 
-// Returns the key of a sample of a pair.
+// Returns the key of a sample of a candidate.
 __device__ static inline uint64_t
-packed_key(const Bits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
-    const uint64_t key = (uint64_t)at.pair << bits.value | value;
+packed_key(const KeyBits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
+    const uint64_t key = (uint64_t)at.candidate << bits.value | value;
     if (bits.weight == 0) return key;
     return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.u[at.at];
 }
 
-// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a pair. column (n_nodes, slots), IN.
+// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a candidate. column (n_nodes, slots),
+// IN.
 __device__ static inline void bin_key(
-    const Columns &c, const Target &y, const Level &level, const Part &part, size slots, const Orders &o,
-    const Bits &bits, const int *column, unsigned long long *__restrict__ key, size e
+    const Columns &c, const Target &y, const Level &level, const Pending &pending, size slots, const Orders &o,
+    const KeyBits &bits, const int *column, unsigned long long *__restrict__ key, size e
 ) {
-    const Place at = place_of(level, part, slots, e);
+    const Place at = place_of(level, pending, slots, e);
     unsigned place = 0;
-    if (column[at.pair] >= 0)
+    if (column[at.candidate] >= 0)
         place = place_of_bin(
-            c, o, level, part, column, at.pair / slots, at.pair % slots, bin_at(c, column[at.pair], at.sample)
+            c, o, level, pending, column, at.candidate / slots, at.candidate % slots, bin_at(c, column[at.candidate],
+            at.sample)
         );
     key[e] = packed_key(bits, y, level, at, place);
 }
 
-// Writes the keys of all pairs. One thread per key.
+// Writes the keys of all candidates. One thread per key.
 extern "C" __global__ void bin_keys(
-    Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
-    unsigned long long *__restrict__ key
+    Columns c, Target y, Level level, Pending pending, size slots, Orders o, KeyBits bits,
+    const int *__restrict__ column, unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
-    if (e < part.n_samples * slots) bin_key(c, y, level, part, slots, o, bits, column, key, e);
+    if (e < pending.n_samples * slots) bin_key(c, y, level, pending, slots, o, bits, column, key, e);
 }
 
-#include "growth/gpu/values.cuh"
+#include "growth/gpu/projections.cuh"
 
 // -------------------------------------------------------------------------------------------------- splits
 
@@ -368,8 +374,8 @@ __device__ static inline bool scored(
     return true;
 }
 
-#include "growth/gpu/scan.cuh"
-#include "growth/gpu/counts.cuh"
+#include "growth/gpu/sorted_scan.cuh"
+#include "growth/gpu/histogram.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
@@ -389,16 +395,17 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
     return lowest;
 }
 
-// Writes a random threshold of a pair, and its score. The number of a column in the draw of its threshold counts the
-// columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for columns.
+// Writes a random threshold of a candidate, and its score. The number of a column in the draw of its threshold counts
+// the columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for
+// columns.
 __device__ static inline void random_split(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const Orders &o, const int *column, size pair
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, size candidate
 ) {
-    const size slots = pairs.slots, n_outputs = y.n_outputs;
-    const size a = pair / slots, v = part.node[a], first = level.first[v], n = level.count[v];
-    const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
-    const size own = c.low ? column[pair] : 0;
+    const size slots = candidates.slots, n_outputs = y.n_outputs;
+    const size a = candidate / slots, v = pending.node[a], first = level.first[v], n = level.count[v];
+    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + candidate % slots * n;
+    const size own = c.low ? column[candidate] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
     if (own < 0) return;
@@ -414,7 +421,7 @@ __device__ static inline void random_split(
         highest = keys[i] > highest ? keys[i] : highest;
     }
     if (n_missing == n || (lowest == highest && n_missing == 0)) return;
-    const size number = c.low ? varying_number(column, a * slots, pair % slots) : pair % slots;
+    const size number = c.low ? varying_number(column, a * slots, candidate % slots) : candidate % slots;
     bool flipped = false;
     double at;
     if (lowest == highest) { // missing values against all others
@@ -422,19 +429,19 @@ __device__ static inline void random_split(
         greatest = flipped ? highest - place_in_key(o, highest) : highest;
         at = largest();
     } else if (c.low && is_categorical(o, own)) {
-        greatest = (uint64_t)pair << 32;
+        greatest = (uint64_t)candidate << 32;
         at = 0;
     } else if (c.low) {
         const double *low = c.low + row_of_bins(c, own), *high = c.high + row_of_bins(c, own);
         const unsigned from = (unsigned)bin_of_place(o, own, 0, (unsigned)lowest);
         const unsigned to = (unsigned)bin_of_place(o, own, 0, (unsigned)highest);
         at = random_threshold(level.key[v], number, high[from], low[to]);
-        greatest = ((uint64_t)pair << 32) + (unsigned)lowest + (last_bin(high, at, from, to) - from);
+        greatest = ((uint64_t)candidate << 32) + (unsigned)lowest + (last_bin(high, at, from, to) - from);
     } else {
         at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
-        greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
+        greatest = (sizeof(real) == 4 ? (uint64_t)candidate << 32 : 0) | ordered((real)at);
     }
-    size *__restrict__ sums = pairs.left + pair * n_outputs, u = 0, count = 0;
+    size *__restrict__ sums = candidates.left + candidate * n_outputs, u = 0, count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
         if ((keys[i] <= greatest) == flipped) continue;
@@ -443,87 +450,92 @@ __device__ static inline void random_split(
     }
     double score;
     if (!scored(y, criterion, limits, level, v, sums, u, count, &score)) return;
-    pairs.score[pair] = ordered(score);
-    pairs.n_right[pair] = n - count;
-    pairs.greatest[pair] = greatest;
-    pairs.threshold[pair] = at;
-    if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
+    candidates.score[candidate] = ordered(score);
+    candidates.n_right[candidate] = n - count;
+    candidates.greatest[candidate] = greatest;
+    candidates.threshold[candidate] = at;
+    if (o.kind != PLAIN) candidates.flipped[candidate] = flipped;
 }
 
-// Draws the splits of all pairs. One thread per pair.
+// Draws the splits of all candidates. One thread per candidate.
 extern "C" __global__ void random_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c, Orders
+    o, const int *__restrict__ column
 ) {
-    const size pair = thread_number();
-    if (pair < part.n_nodes * pairs.slots)
-        random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
+    const size candidate = thread_number();
+    if (candidate < pending.n_nodes * candidates.slots)
+        random_split(y, criterion, limits, level, pending, candidates, c, o, column, candidate);
 }
 
-// Writes the feature of the projection that node a of a part chose and, unless the projection is one feature, its
+// Writes the feature of the projection that pending node a chose and, unless the projection is one feature, its
 // entries.
-__device__ static inline void keep_projection(
-    const Level &level, const Part &part, const Entries &entries, const Kept &kept, const Split &split, size a
+__device__ static inline void write_projection(
+    const Level &level, const Pending &pending, const Entries &entries, const NodeEntries &node_entries,
+    const Split &split, size a
 ) {
-    const size v = part.node[a], pair = split.chosen[a];
+    const size v = pending.node[a], candidate = split.chosen[a];
     if (entries.max_entries == 0 || split.n_left[a] < 0) return;
-    const size from = pair * entries.max_entries, count = entries.n_entries[pair];
+    const size from = candidate * entries.max_entries, count = entries.n_entries[candidate];
     if (count == 1 && entries.weight[from] == 1) {
         level.feature[v] = entries.index[from];
         return;
     }
-    const size to = (size)atomicAdd(kept.end, (unsigned long long)count);
+    const size to = (size)atomicAdd(node_entries.end, (unsigned long long)count);
     for (size j = 0; j < count; ++j) {
-        kept.index[to + j] = entries.index[from + j];
-        kept.factor[to + j] = entries.weight[from + j];
+        node_entries.index[to + j] = entries.index[from + j];
+        node_entries.factor[to + j] = entries.weight[from + j];
     }
-    kept.begin[v] = to;
-    kept.count[v] = count;
+    node_entries.begin[v] = to;
+    node_entries.count[v] = count;
     level.feature[v] = -2;
 }
 
-// Returns the score of a pair.
-__device__ static inline double score_of(const Pairs &pairs, size pair) { return unordered(pairs.score[pair], double()); }
+// Returns the score of a candidate.
+__device__ static inline double score_of(const Candidates &candidates, size candidate) {
+    return unordered(candidates.score[candidate], double());
+}
 
-// Writes the best pair of node a of a part; of equal scores the first. A node without a split, or with too small a gain,
-// gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
+// Writes the best candidate of pending node a; of equal scores the first. A node without a split, or with too small a
+// gain, gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
 __device__ static inline void pick_split(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const Orders &o, const int *column, const Split &split, size a
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, const Split &split, size a
 ) {
-    const size slots = pairs.slots, v = part.node[a], n = level.count[v];
+    const size slots = candidates.slots, v = pending.node[a], n = level.count[v];
     size best = -1;
-    for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pairs.n_right[pair] > 0 && (best < 0 || hf_beats(score_of(pairs, pair), score_of(pairs, best)))) best = pair;
+    for (size candidate = a * slots; candidate < (a + 1) * slots; ++candidate)
+        if (candidates.n_right[candidate] > 0 && (best < 0 || hf_beats(score_of(candidates, candidate),
+            score_of(candidates, best)))) best = candidate;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
     const double decrease = hf_gain_in_unit(
-        (int)criterion, score_of(pairs, best), total_of(y, level, v), y.n_outputs, exponent_of(y, level, v, 0),
+        (int)criterion, score_of(candidates, best), total_of(y, level, v), y.n_outputs, exponent_of(y, level, v, 0),
         exponent_of(y, level, v, 1)
     );
     if (too_small(limits, level, v, decrease)) return;
-    const size n_left = n - (size)pairs.n_right[best];
+    const size n_left = n - (size)candidates.n_right[best];
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = column[best];
-    if (!pairs.order && !pairs.sorted) {
-        split.greatest[a] = pairs.greatest[best];
-        level.threshold[v] = pairs.threshold[best];
-        if (o.kind != PLAIN) finish_split(level, part, pairs, c, column, o, split, a, 0, 0);
+    if (!candidates.order && !candidates.sorted) {
+        split.greatest[a] = candidates.greatest[best];
+        level.threshold[v] = candidates.threshold[best];
+        if (o.kind != PLAIN) finish_split(level, pending, candidates, c, column, o, split, a, 0, 0);
         return;
     }
-    const size last = part.begin[a] * slots + best % slots * n + n_left - 1, low_bits = pairs.weight_bits + pairs.label_bits;
-    uint64_t below = pairs.sorted ? pairs.sorted[last] : pairs.key[pairs.order[last]];
-    uint64_t above = pairs.sorted ? pairs.sorted[last + 1] : pairs.key[pairs.order[last + 1]];
+    const size last = pending.begin[a] * slots + best % slots * n + n_left - 1, low_bits = candidates.weight_bits +
+        candidates.label_bits;
+    uint64_t below = candidates.sorted ? candidates.sorted[last] : candidates.key[candidates.order[last]];
+    uint64_t above = candidates.sorted ? candidates.sorted[last + 1] : candidates.key[candidates.order[last + 1]];
     split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);
     below >>= low_bits;
     above >>= low_bits;
     if (o.kind != PLAIN) {
-        finish_split(level, part, pairs, c, column, o, split, a, below, above);
+        finish_split(level, pending, candidates, c, column, o, split, a, below, above);
         return;
     }
-    const uint64_t mask = pairs.value_bits < 64 ? ((uint64_t)1 << pairs.value_bits) - 1 : ~0ull;
+    const uint64_t mask = candidates.value_bits < 64 ? ((uint64_t)1 << candidates.value_bits) - 1 : ~0ull;
     if (c.low) {
         const size row = row_of_bins(c, column[best]);
         level.threshold[v] = between(c.high[row + (size)(below & mask)], c.low[row + (size)(above & mask)]);
@@ -534,14 +546,14 @@ __device__ static inline void pick_split(
 
 // Picks the splits of all nodes. One thread per node.
 extern "C" __global__ void pick_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column, Entries entries, Split split, Kept kept
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c, Orders
+    o, const int *__restrict__ column, Entries entries, Split split, NodeEntries node_entries
 ) {
     const size a = thread_number();
-    if (a >= part.n_nodes) return;
-    pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
-    keep_projection(level, part, entries, kept, split, a);
+    if (a >= pending.n_nodes) return;
+    pick_split(y, criterion, limits, level, pending, candidates, c, o, column, split, a);
+    write_projection(level, pending, entries, node_entries, split, a);
 }
 
 #include "growth/gpu/levels.cuh"
-#include "growth/gpu/small.cuh"
+#include "growth/gpu/small_nodes.cuh"

@@ -4,13 +4,13 @@ constexpr size NODES = 1024, NODES_EACH = NODES / BLOCK; // nodes per tile of se
 constexpr size SIDES = 2048; // samples per tile of sides and move_samples
 constexpr size COUNTS = 5;   // totals over pending nodes: struct Count
 
-// The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position of
-// its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples.
+// The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position
+// of its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples.
 constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
 
 // --------------------------------------------------------------------------------------------- pending nodes
 
-// Totals over pending nodes: of those of the part, and the number of small ones.
+// Totals over pending nodes: of those of the pending nodes, and the number of small ones.
 struct Count {
     size nodes, samples, large, runs, small;
     __device__ Count operator+(const Count &o) const {
@@ -22,11 +22,12 @@ struct Count {
 };
 
 // Returns the totals of one node of n samples.
-__device__ static inline Count count_of(size n, const Part &part) {
-    if (n <= part.small) return {.small = 1};
-    const size large = is_large(n, part.counts_bins), each = part.counts_bins ? CHUNK : RUN, runs = (n + each - 1) / each;
+__device__ static inline Count count_of(size n, const Pending &pending) {
+    if (n <= pending.small) return {.small = 1};
+    const size large = is_large(n, pending.counts_bins), each = pending.counts_bins ? CHUNK : RUN, runs = (n +
+        each - 1) / each;
     const size n_chunks = runs == 1 ? 0 : runs < CHUNKS ? runs : CHUNKS;
-    return {.nodes = 1, .samples = n, .large = large, .runs = part.counts_bins ? n_chunks : large * runs};
+    return {.nodes = 1, .samples = n, .large = large, .runs = pending.counts_bins ? n_chunks : large * runs};
 }
 
 // Returns the totals of the threads of the block before this one.
@@ -35,22 +36,23 @@ __device__ static inline Count counts_before(const Count &own) {
     return sum_before(own, shared);
 }
 
-// Completes the sums of a tile of the nodes of a level, writes the nodes as leaves, and marks in pending (n_nodes,), OUT,
-// those that are pending, none at the greatest depth, and those that want units, whose sums become 0: nodes to split,
-// and those with values of labels. counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. end[COUNTS], 0 before:
-// number of nodes that want units. A thread has NODES_EACH nodes; all of the block call it.
+// Completes the sums of a tile of the nodes of a level, writes the nodes as leaves, and marks in pending (n_nodes,),
+// OUT, those that are pending, none at the greatest depth, and those that want units, whose sums become 0: nodes to
+// split, and those with values of labels. counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. end[COUNTS],
+// 0 before: number of nodes that want units. A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void settle_tile(
-    const Target &y, const Limits &limits, const Level &level, const Part &part, unsigned char *__restrict__ pending,
-    size *__restrict__ counts, word *__restrict__ end, size tile
+    const Target &y, const Limits &limits, const Level &level, const Pending &pending,
+    unsigned char *__restrict__ marks, size *__restrict__ counts, word *__restrict__ end, size tile
 ) {
     const size K = y.n_outputs, from = (tile * BLOCK + threadIdx.x) * NODES_EACH;
-    size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split : 2 * limits.min_samples_leaf;
+    size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split :
+        2 * limits.min_samples_leaf;
     if (least < 2) least = 2;
     Count own = {};
     for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
         const size n = level.count[v];
         size *total = total_of(y, level, v);
-        pending[v] = 0;
+        marks[v] = 0;
         level.feature[v] = -1;
         level.place[v] = n > 0 ? level.number << FIRST_BITS | level.first[v] : NOWHERE;
         level.threshold[v] = level.gain[v] = 0;
@@ -62,13 +64,13 @@ __device__ static inline void settle_tile(
         complete(y, level, v);
         if (!is_mixed(y, level, v)) continue;
         const bool splits = n >= least && level.number < limits.max_depth;
-        if (splits) own = own + count_of(n, part);
-        pending[v] = splits ? IS_PENDING : 0;
-        if (!(splits ? n > part.small : y.has_labels) || !wants_unit(y, level, v)) continue;
-        pending[v] |= WANTS_UNIT;
+        if (splits) own = own + count_of(n, pending);
+        marks[v] = splits ? IS_PENDING : 0;
+        if (!(splits ? n > pending.small : y.has_labels) || !wants_unit(y, level, v)) continue;
+        marks[v] |= WANTS_UNIT;
         atomicAdd(end + COUNTS, 1ull);
         for (size k = 0; k <= K; ++k) total[k] = 0;
-        for (size i = 0; i < words_of_node(y); ++i) measured_of(y, level, v)[i] = 0;
+        for (size i = 0; i < n_measures(y); ++i) measured_of(y, level, v)[i] = 0;
     }
     const Count all = counts_before(own) + own;
     if (threadIdx.x < BLOCK - 1) return;
@@ -80,16 +82,16 @@ __device__ static inline void settle_tile(
     mine[4] = all.small;
 }
 
-// Settles the nodes of a level; part has only numbers. A block has a tile.
+// Settles the nodes of a level; `pending` has only numbers yet. A block has a tile.
 extern "C" __global__ void settle(
-    Target y, Limits limits, Level level, Part part, unsigned char *__restrict__ pending, size *__restrict__ counts,
-    unsigned long long *__restrict__ end
+    Target y, Limits limits, Level level, Pending pending, unsigned char *__restrict__ marks,
+    size *__restrict__ counts, unsigned long long *__restrict__ end
 ) {
-    settle_tile(y, limits, level, part, pending, counts, end, blockIdx.x);
+    settle_tile(y, limits, level, pending, marks, counts, end, blockIdx.x);
 }
 
 // Moves pending node v from its level to the small nodes, as number i.
-__device__ static inline void list_small(const Target &y, const Level &level, const Small &small, size v, size i) {
+__device__ static inline void list_small(const Target &y, const Level &level, const SmallNodes &small, size v, size i) {
     small.first[i] = level.first[v];
     small.count[i] = level.count[v];
     small.tree[i] = level.tree[v];
@@ -99,12 +101,12 @@ __device__ static inline void list_small(const Target &y, const Level &level, co
     level.place[v] = NOWHERE;
 }
 
-// Lists the pending nodes of a tile in the part, or as small nodes. end (COUNTS,), OUT: numbers of nodes of the part, of
-// their samples, of large nodes, of their runs, and of small nodes. pending (n_nodes,) and counts (n_tiles, COUNTS), IN.
-// A thread has NODES_EACH nodes; all of the block call it.
+// Lists the pending nodes of a tile in the pending nodes, or as small nodes. end (COUNTS,), OUT: numbers of nodes of
+// the pending nodes, of their samples, of large nodes, of their runs, and of small nodes. pending (n_nodes,) and counts
+// (n_tiles, COUNTS), IN. A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void list_tile(
-    const Target &y, const Level &level, const unsigned char *pending, const size *counts, const Part &part, const Small &small,
-    unsigned long long *__restrict__ end, size tile
+    const Target &y, const Level &level, const unsigned char *marks, const size *counts, const Pending &pending,
+    const SmallNodes &small, unsigned long long *__restrict__ end, size tile
 ) {
     const size from = (tile * BLOCK + threadIdx.x) * NODES_EACH;
     Count own = {};
@@ -118,26 +120,26 @@ __device__ static inline void list_tile(
     __syncthreads();
     own = {};
     for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v)
-        if (pending[v] & IS_PENDING) own = own + count_of(level.count[v], part);
+        if (marks[v] & IS_PENDING) own = own + count_of(level.count[v], pending);
     at = counts_before(own) + start;
     for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
-        if (!(pending[v] & IS_PENDING)) continue;
-        const Count more = count_of(level.count[v], part);
+        if (!(marks[v] & IS_PENDING)) continue;
+        const Count more = count_of(level.count[v], pending);
         if (more.small) {
             list_small(y, level, small, v, small.n_nodes + at.small);
         } else {
-            part.node[at.nodes] = v;
-            part.begin[at.nodes] = at.samples;
+            pending.node[at.nodes] = v;
+            pending.begin[at.nodes] = at.samples;
         }
         if (more.large) {
-            part.large[at.large] = at.nodes;
-            part.run[at.large] = at.runs;
+            pending.large[at.large] = at.nodes;
+            pending.run[at.large] = at.runs;
         }
         at = at + more;
     }
     if (from + NODES_EACH < level.n_nodes || from >= level.n_nodes) return;
-    part.begin[at.nodes] = at.samples;
-    part.run[at.large] = at.runs;
+    pending.begin[at.nodes] = at.samples;
+    pending.run[at.large] = at.runs;
     end[0] = at.nodes;
     end[1] = at.samples;
     end[2] = at.large;
@@ -147,35 +149,38 @@ __device__ static inline void list_tile(
 
 // Lists the pending nodes of a level. A block has a tile.
 extern "C" __global__ void list_pending(
-    Target y, Level level, const unsigned char *__restrict__ pending, const size *__restrict__ counts, Part part, Small small,
-    unsigned long long *__restrict__ end
+    Target y, Level level, const unsigned char *__restrict__ marks, const size *__restrict__ counts, Pending
+    pending, SmallNodes small, unsigned long long *__restrict__ end
 ) {
-    list_tile(y, level, pending, counts, part, small, end, blockIdx.x);
+    list_tile(y, level, marks, counts, pending, small, end, blockIdx.x);
 }
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Writes whether each sample of a tile of a part goes right, or without slots reads it; and the number of samples of its
-// last node that go right. column (n_nodes, slots), IN, where bins are counted. All threads of a block call it.
+// Writes whether each sample of a tile of the pending nodes goes right, or without slots reads it; and the number of
+// samples of its last node that go right. column (n_nodes, slots), IN, where bins are counted. All threads of a block
+// call it.
 __device__ static inline void sides_of(
-    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const Orders &o, const int *column,
-    const Split &split, size tile
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
+    const int *column, const Split &split, size tile
 ) {
     __shared__ int tail;
-    const size slots = pairs.slots, from = tile * SIDES, t = threadIdx.x;
-    const size to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
-    const size last = part.begin[segment(part.begin, part.n_nodes, to - 1)];
+    const size slots = candidates.slots, from = tile * SIDES, t = threadIdx.x;
+    const size to = from + SIDES < pending.n_samples ? from + SIDES : pending.n_samples;
+    const size last = pending.begin[segment(pending.begin, pending.n_nodes, to - 1)];
     if (t == 0) tail = 0;
     __syncthreads();
     int mine = 0;
     for (size i = from + t; i < to; i += BLOCK) {
-        const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n = part.begin[a + 1] - begin;
+        const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a], n = pending.begin[a +
+            1] - begin;
         if (slots > 0) {
             bool right = false;
             if (split.n_left[a] >= 0) {
-                const size pair = split.chosen[a], place = i - begin;
-                const uint64_t key = pairs.key ? pairs.key[begin * slots + pair % slots * n + place]
-                                               : bin_at(c, column[pair], level.sample[level.first[part.node[a]] + place]);
+                const size candidate = split.chosen[a], place = i - begin;
+                const uint64_t key = candidates.key ? candidates.key[begin * slots + candidate % slots * n + place]
+                                               : bin_at(c, column[candidate],
+                                                   level.sample[level.first[pending.node[a]] + place]);
                 right = (key > split.greatest[a]) != (o.kind != PLAIN && o.flipped[a]);
             }
             split.right[i] = right;
@@ -187,18 +192,19 @@ __device__ static inline void sides_of(
     if (t == 0) split.tail[tile] = tail;
 }
 
-// Writes the sides of the samples of a part. One block per tile.
+// Writes the sides of the samples of the pending nodes. One block per tile.
 extern "C" __global__ void sides(
-    Level level, Part part, Pairs pairs, Columns c, Orders o, const int *__restrict__ column, Split split
+    Level level, Pending pending, Candidates candidates, Columns c, Orders o, const int *__restrict__ column, Split
+    split
 ) {
-    sides_of(level, part, pairs, c, o, column, split, blockIdx.x);
+    sides_of(level, pending, candidates, c, o, column, split, blockIdx.x);
 }
 
-// Writes the children of node a of a part.
+// Writes the children of pending node a.
 __device__ static inline void make_children(
-    const Target &y, const Level &level, const Part &part, const Split &split, const Children &after, size a
+    const Target &y, const Level &level, const Pending &pending, const Split &split, const Children &after, size a
 ) {
-    const size v = part.node[a], n_left = split.n_left[a];
+    const size v = pending.node[a], n_left = split.n_left[a];
     const hf_draw draw = hf_philox(level.key[v], 0, HF_STREAM_CHILDREN);
     for (int side = 0; side < 2; ++side) {
         const size child = 2 * a + side;
@@ -210,15 +216,16 @@ __device__ static inline void make_children(
     }
 }
 
-// Writes the children of the nodes of a part that begin in a tile of its samples, and moves the samples of the tile to
-// children, in order. All threads of a block call it.
+// Writes the children of the nodes of the pending nodes that begin in a tile of its samples, and moves the samples of
+// the tile to children, in order. All threads of a block call it.
 __device__ static inline void move_tile(
-    const Target &y, const Level &level, const Part &part, const Split &split, const Children &after, size tile
+    const Target &y, const Level &level, const Pending &pending, const Split &split, const Children &after,
+    size tile
 ) {
     constexpr int EACH = (int)SIDES / BLOCK;
     __shared__ unsigned short before[SIDES]; // for each sample of the tile: earlier ones that go right
     __shared__ int shared[BLOCK], in_front;  // in_front: the same for the first node in earlier tiles
-    const size from = tile * SIDES, to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
+    const size from = tile * SIDES, to = from + SIDES < pending.n_samples ? from + SIDES : pending.n_samples;
     const int t = (int)threadIdx.x;
     for (size i = from + t; i < from + SIDES; i += BLOCK) before[i - from] = i < to && split.right[i];
     if (t == 0) in_front = 0;
@@ -232,16 +239,17 @@ __device__ static inline void move_tile(
         sum += own;
     }
     int earlier = 0;
-    const size start = part.begin[segment(part.begin, part.n_nodes, from)];
+    const size start = pending.begin[segment(pending.begin, pending.n_nodes, from)];
     for (size b = start / SIDES + t; b < tile; b += BLOCK) earlier += (int)split.tail[b];
     if (earlier) atomicAdd(&in_front, earlier);
     __syncthreads();
     for (size i = from + t; i < to; i += BLOCK) {
-        const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n_left = split.n_left[a];
-        if (i == begin) make_children(y, level, part, split, after, a);
+        const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a], n_left = split.n_left[a];
+        if (i == begin) make_children(y, level, pending, split, after, a);
         if (n_left < 0) continue;
-        const size right = split.right[i], n_right = before[i - from] + (begin < from ? in_front : -before[begin - from]);
-        const size first = level.first[part.node[a]], at = first + i - begin;
+        const size right = split.right[i], n_right = before[i - from] + (begin < from ? in_front :
+            -before[begin - from]);
+        const size first = level.first[pending.node[a]], at = first + i - begin;
         const size to_place = first + (right ? n_left + n_right : i - begin - n_right), s = level.sample[at];
         after.sample[to_place] = (int)s;
         after.u[to_place] = level.u[at];
@@ -249,7 +257,7 @@ __device__ static inline void move_tile(
     }
 }
 
-// Moves the samples of a part. One block per tile.
-extern "C" __global__ void move_samples(Target y, Level level, Part part, Split split, Children after) {
-    move_tile(y, level, part, split, after, blockIdx.x);
+// Moves the samples of the pending nodes. One block per tile.
+extern "C" __global__ void move_samples(Target y, Level level, Pending pending, Split split, Children after) {
+    move_tile(y, level, pending, split, after, blockIdx.x);
 }

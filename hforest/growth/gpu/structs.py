@@ -1,4 +1,4 @@
-"""Structs of the kernels of growth, which describe their members: gpu.cu, orders.cuh, small.cuh."""
+"""Structs of the kernels of growth, which describe their members: gpu.cu, node_orders.cuh, small_nodes.cuh."""
 
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ class Level(NamedTuple):
     number: int
 
 
-class Part(NamedTuple):
+class Pending(NamedTuple):
     """Nodes that are pending."""
 
     node: Array
@@ -78,7 +78,7 @@ class Children(NamedTuple):
     n_trees: int
 
 
-class Small(NamedTuple):
+class SmallNodes(NamedTuple):
     """Nodes that blocks grow to their leaves, listed while levels grow: a struct of gpu.cu."""
 
     first: Array
@@ -91,7 +91,7 @@ class Small(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """In which orders columns with missing values, and of categories, are scanned: struct of orders.cuh."""
+    """In which orders columns with missing values, and of categories, are scanned: struct of node_orders.cuh."""
 
     kind: int
     n_orders: int
@@ -108,11 +108,11 @@ class Orders(NamedTuple):
     flipped: Array | None
 
 
-PLAIN, COLUMNS, PROJECTIONS = numbers("growth/gpu/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
+PLAIN, COLUMNS, PROJECTIONS = numbers("growth/gpu/node_orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
 NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None, None)
 
 
-class Kept(NamedTuple):
+class NodeEntries(NamedTuple):
     """Entries of the projections of a level's nodes."""
 
     begin: Array
@@ -122,17 +122,17 @@ class Kept(NamedTuple):
     end: Array | None
 
 
-class Words(NamedTuple):
+class CategorySets(NamedTuple):
     """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
 
     count: Any
     word: Array
 
 
-def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
+def no_node_entries(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> NodeEntries:
     """Returns no entry for each of the nodes, and room for some."""
     count, begin = xp.zeros(n_nodes, np.int64), xp.empty(n_nodes, np.int64)
-    return Kept(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
+    return NodeEntries(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
 
 
 class Entries(NamedTuple):
@@ -148,7 +148,7 @@ NO_ENTRIES = Entries(None, None, None, 0)
 """Of splits on columns."""
 
 
-class Bits(NamedTuple):
+class KeyBits(NamedTuple):
     """Bits of a key: weight and label of its sample, or none, and bin or value."""
 
     weight: int
@@ -156,7 +156,7 @@ class Bits(NamedTuple):
     value: int
 
 
-class Pairs(NamedTuple):
+class Candidates(NamedTuple):
     """The keys of a part, and the best split of each of its pairs."""
 
     key: Array | None
@@ -174,7 +174,7 @@ class Pairs(NamedTuple):
     value_bits: int
 
 
-NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
+NO_CANDIDATES = Candidates(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
 """Where the sides of samples are known."""
 
 
@@ -188,8 +188,8 @@ class Split(NamedTuple):
     tail: Array
 
 
-class Projected(NamedTuple):
-    """Projections of x: a struct of small.cuh."""
+class Projections(NamedTuple):
+    """Projections of x: a struct of small_nodes.cuh."""
 
     x: Array | None
     distribution: Array | None
@@ -199,5 +199,5 @@ class Projected(NamedTuple):
     zero_probability: float
 
 
-NO_PROJECTED = Projected(None, None, None, 0, 0.0, 0.0)
+NO_PROJECTIONS = Projections(None, None, None, 0, 0.0, 0.0)
 """Of splits on columns."""

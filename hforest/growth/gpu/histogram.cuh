@@ -1,10 +1,10 @@
-// Thresholds of pairs whose columns have bins of a byte. Blocks add up the samples of bins in shared memory. Nothing is
-// sorted, and there are no keys.
+// Thresholds of candidates whose columns have bins of a byte. Blocks add up the samples of bins in shared memory.
+// Nothing is sorted, and there are no keys.
 //
 //     samples of a node
 //     FEW or less     compare_bins: a block a node; a thread a sample and candidate, which it compares with the others
-//     up to CHUNK     score_bins: a block a pair
-//     more            count_bins: a block a chunk of the samples of a pair; then score_bins
+//     up to CHUNK     score_bins: a block a candidate
+//     more            count_bins: a block a chunk of the samples of a candidate; then score_bins
 //
 // A histogram has for each bin the sums of classes, or of outputs and u, and the number of samples:
 // (n_bins, counts_of_bin). Its counts have 32 bits for labels whose weights allow it, else 64.
@@ -21,7 +21,7 @@ __device__ static inline size *own_sums(const Target &y) {
 }
 
 // The counts of a histogram, of 4 or 8 bytes.
-struct Counts {
+struct Histogram {
     unsigned *array;
     size bytes;
     __device__ size operator[](size i) const { return bytes == 4 ? (size)array[i] : ((const size *)array)[i]; }
@@ -36,16 +36,17 @@ struct Counts {
 };
 
 // Returns the histogram of the block, behind the sums of its threads.
-__device__ static inline Counts histogram(const Target &y, const Part &part) {
-    return {.array = (unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), .bytes = part.counts_bins};
+__device__ static inline Histogram histogram(const Target &y, const Pending &pending) {
+    return {.array = (unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), .bytes = pending.counts_bins};
 }
 
 // Adds the samples from, .., to - 1 of node v to the histogram of the block.
 __device__ static inline void count_samples(
-    const Columns &c, const Target &y, const Level &level, const Part &part, size column, size v, size from, size to
+    const Columns &c, const Target &y, const Level &level, const Pending &pending, size column, size v, size from,
+    size to
 ) {
     const size width = counts_of_bin(y), K = y.n_outputs;
-    const Counts counts = histogram(y, part);
+    const Histogram counts = histogram(y, pending);
     for (size e = threadIdx.x; e < c.n_bins * width; e += BLOCK) counts.set(e, 0);
     __syncthreads();
     for (size i = from + threadIdx.x; i < to; i += BLOCK) {
@@ -60,80 +61,86 @@ __device__ static inline void count_samples(
     __syncthreads();
 }
 
-// Writes the histograms of the chunks of nodes to chunks (n_runs, slots, n_bins, counts_of_bin). A block owns a chunk and
-// a candidate.
+// Writes the histograms of the chunks of nodes to chunks (n_runs, slots, n_bins, counts_of_bin). A block owns a chunk
+// and a candidate.
 extern "C" __global__ void count_bins(
-    Columns c, Target y, Level level, Part part, size slots, const int *__restrict__ column, unsigned *__restrict__ chunks
+    Columns c, Target y, Level level, Pending pending, size slots, const int *__restrict__ column,
+    unsigned *__restrict__ chunks
 ) {
-    const size run = blockIdx.x / slots, l = segment(part.run, part.n_large, run), a = part.large[l];
-    const size own = column[a * slots + blockIdx.x % slots], v = part.node[a], first = level.first[v], n = level.count[v];
-    const size number = run - part.run[l], n_runs = part.run[l + 1] - part.run[l];
-    const size n_words = c.n_bins * counts_of_bin(y) * part.counts_bins / 4;
+    const size run = blockIdx.x / slots, l = segment(pending.run, pending.n_large, run), a = pending.large[l];
+    const size own = column[a * slots + blockIdx.x % slots], v = pending.node[a], first = level.first[v],
+        n = level.count[v];
+    const size number = run - pending.run[l], n_runs = pending.run[l + 1] - pending.run[l];
+    const size n_words = c.n_bins * counts_of_bin(y) * pending.counts_bins / 4;
     if (own < 0) return;
-    count_samples(c, y, level, part, own, v, first + n * number / n_runs, first + n * (number + 1) / n_runs);
-    for (size e = threadIdx.x; e < n_words; e += BLOCK) chunks[blockIdx.x * n_words + e] = histogram(y, part).array[e];
+    count_samples(c, y, level, pending, own, v, first + n * number / n_runs, first + n * (number + 1) / n_runs);
+    for (size e = threadIdx.x; e < n_words; e += BLOCK)
+        chunks[blockIdx.x * n_words + e] = histogram(y, pending).array[e];
 }
 
 // The best threshold that a thread has found: between two bins of the node. n_left: samples on its left; 0: none.
-struct Cut {
+struct Threshold {
     double score;
     size n_left, below, above;
 };
 
-// Writes the best cut of the threads of a group; of equal ones, as hf_beats_in_any_order has it, the first: that with the
-// most samples on its right. Cuts of a group differ in their place. leads: true in one thread of each group that has a pair. All threads of the block call it.
+// Writes the best threshold of the threads of a group; of equal ones, as hf_beats_in_any_order has it, the first: that
+// with the most samples on its right. Thresholds of a group differ in their place. leads: true in one thread of each
+// group that has a candidate. All threads of the block call it.
 __device__ static inline void write_best(
-    const Columns &c, const int *column, const Pairs &pairs, size pair, size n, int group, bool leads, const Cut &cut
+    const Columns &c, const int *column, const Candidates &candidates, size candidate, size n, int group,
+    bool leads, const Threshold &threshold
 ) {
     __shared__ unsigned long long top[BLOCK];
     __shared__ unsigned right[BLOCK];
     top[threadIdx.x] = right[threadIdx.x] = 0;
     __syncthreads();
-    if (cut.n_left) atomicMax(&top[group], (unsigned long long)ordered(cut.score));
+    if (threshold.n_left) atomicMax(&top[group], (unsigned long long)ordered(threshold.score));
     __syncthreads();
-    const unsigned n_right = (unsigned)(n - cut.n_left);
-    const bool is_top = cut.n_left && ordered(cut.score) == top[group];
+    const unsigned n_right = (unsigned)(n - threshold.n_left);
+    const bool is_top = threshold.n_left && ordered(threshold.score) == top[group];
     if (is_top) atomicMax(&right[group], n_right);
     __syncthreads();
-    if (leads) pairs.n_right[pair] = right[group];
+    if (leads) candidates.n_right[candidate] = right[group];
     if (is_top && right[group] == n_right) {
-        const size row = row_of_bins(c, column[pair]);
-        pairs.score[pair] = top[group];
-        pairs.greatest[pair] = (unsigned long long)cut.below;
-        pairs.threshold[pair] = between(c.high[row + cut.below], c.low[row + cut.above]);
+        const size row = row_of_bins(c, column[candidate]);
+        candidates.score[candidate] = top[group];
+        candidates.greatest[candidate] = (unsigned long long)threshold.below;
+        candidates.threshold[candidate] = between(c.high[row + threshold.below], c.low[row + threshold.above]);
     }
     __syncthreads();
 }
 
-// Writes the best split of a pair of large node l. column (n_nodes, slots), chunks as count_bins writes them: IN. All
-// threads of a block call it.
-__device__ static inline void score_pair(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const int *column, unsigned *chunks, size l, size slot
+// Writes the best split of a candidate of large node l. column (n_nodes, slots), chunks as count_bins writes them: IN.
+// All threads of a block call it.
+__device__ static inline void score_candidate(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const int *column, unsigned *chunks, size l, size slot
 ) {
     __shared__ size shared[BLOCK];
     const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, last = sums_of_bin(y);
     const size t = threadIdx.x;
-    const size run = part.run[l], last_run = part.run[l + 1];
-    const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
-    const Counts counts = histogram(y, part), of_chunks = {.array = chunks, .bytes = part.counts_bins};
+    const size run = pending.run[l], last_run = pending.run[l + 1];
+    const size a = pending.large[l], candidate = a * candidates.slots + slot, v = pending.node[a], n = level.count[v];
+    const Histogram counts = histogram(y, pending), of_chunks = {.array = chunks, .bytes = pending.counts_bins};
     size *sums = own_sums(y);
     double score;
-    if (column[pair] < 0) {
-        if (t == 0) pairs.n_right[pair] = 0;
+    if (column[candidate] < 0) {
+        if (t == 0) candidates.n_right[candidate] = 0;
         return;
     }
     if (run == last_run) {
-        count_samples(c, y, level, part, column[pair], v, level.first[v], level.first[v] + n);
+        count_samples(c, y, level, pending, column[candidate], v, level.first[v], level.first[v] + n);
     } else {
         for (size e = t; e < n_counts; e += BLOCK) {
             size sum = 0;
-            for (size r = run; r < last_run; ++r) sum += of_chunks[(r * pairs.slots + slot) * n_counts + e];
+            for (size r = run; r < last_run; ++r) sum += of_chunks[(r * candidates.slots + slot) * n_counts + e];
             counts.set(e, sum);
         }
         __syncthreads();
     }
-    const size each = (c.n_bins + BLOCK - 1) / BLOCK, from = t * each, to = from + each < c.n_bins ? from + each : c.n_bins;
+    const size each = (c.n_bins + BLOCK - 1) / BLOCK, from = t * each, to = from + each < c.n_bins ? from + each :
+        c.n_bins;
     for (size k = 0; k <= last; ++k) {
         size sum = 0;
         for (size b = from; b < to; ++b) sum += counts[b * width + k];
@@ -141,7 +148,7 @@ __device__ static inline void score_pair(
         for (size b = from; b < to; ++b) counts.set(b * width + k, sum += counts[b * width + k]);
     }
     __syncthreads();
-    Cut best = {};
+    Threshold best = {};
     for (size b = from; b < to; ++b) {
         const size n_left = counts[b * width + last];
         if (n_left == (b > 0 ? counts[(b - 1) * width + last] : 0)) continue;
@@ -157,37 +164,37 @@ __device__ static inline void score_pair(
         best.above = best.below + 1;
         while (counts[best.above * width + last] == best.n_left) ++best.above;
     }
-    write_best(c, column, pairs, pair, n, 0, t == 0, best);
+    write_best(c, column, candidates, candidate, n, 0, t == 0, best);
 }
 
-// Writes the best splits of the pairs of large nodes. A block owns a pair.
+// Writes the best splits of the candidates of large nodes. A block owns a candidate.
 extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
     const int *__restrict__ column, unsigned *__restrict__ chunks
 ) {
-    const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots;
-    score_pair(y, criterion, limits, level, part, pairs, c, column, chunks, l, slot);
+    const size l = blockIdx.x / candidates.slots, slot = blockIdx.x % candidates.slots;
+    score_candidate(y, criterion, limits, level, pending, candidates, c, column, chunks, l, slot);
 }
 
-// Writes the best splits of the pairs of node a of a part, if it has FEW samples or less. column (n_nodes, slots), IN. A
-// thread owns a sample and a candidate. All threads of a block call it.
-__device__ static inline void compare_node(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const int *column, size a
+// Writes the best splits of the candidates of pending node a, if it has FEW samples or less. column (n_nodes, slots),
+// IN. A thread owns a sample and a candidate. All threads of a block call it.
+__device__ static inline void score_pairwise(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const int *column, size a
 ) {
     __shared__ unsigned char bin[BLOCK];
-    const size v = part.node[a], first = level.first[v], slots = pairs.slots;
+    const size v = pending.node[a], first = level.first[v], slots = candidates.slots;
     if (level.count[v] > FEW) return;
     const int n = (int)level.count[v], t = (int)threadIdx.x, group = t / n, own = t % n, together = BLOCK / n;
     size *sums = own_sums(y);
     double score;
     for (size slot = group; slot - group < slots; slot += together) {
         const bool works = group < together && slot < slots;
-        const size pair = a * slots + slot;
-        const bool has_column = works && column[pair] >= 0;
-        if (has_column) bin[t] = (unsigned char)bin_at(c, column[pair], level.sample[first + own]);
+        const size candidate = a * slots + slot;
+        const bool has_column = works && column[candidate] >= 0;
+        if (has_column) bin[t] = (unsigned char)bin_at(c, column[candidate], level.sample[first + own]);
         __syncthreads();
-        Cut cut = {};
+        Threshold threshold = {};
         if (has_column) {
             const unsigned char *bins = bin + group * n;
             const size below = bin[t];
@@ -205,15 +212,16 @@ __device__ static inline void compare_node(
                 ++n_left;
             }
             if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, &score))
-                cut = {.score = score, .n_left = n_left, .below = below, .above = above};
+                threshold = {.score = score, .n_left = n_left, .below = below, .above = above};
         }
-        write_best(c, column, pairs, pair, n, group, works && own == 0, cut);
+        write_best(c, column, candidates, candidate, n, group, works && own == 0, threshold);
     }
 }
 
-// Writes the best splits of the pairs of nodes of FEW samples or less. A block owns a node.
+// Writes the best splits of the candidates of nodes of FEW samples or less. A block owns a node.
 extern "C" __global__ void compare_bins(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, const int *__restrict__ column
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
+    const int *__restrict__ column
 ) {
-    compare_node(y, criterion, limits, level, part, pairs, c, column, blockIdx.x);
+    score_pairwise(y, criterion, limits, level, pending, candidates, c, column, blockIdx.x);
 }

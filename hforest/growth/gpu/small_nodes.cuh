@@ -1,6 +1,6 @@
-// Small nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A tile
-// has all nodes of a level, or their samples, and a thread adds up those of a pair. Arrays have room for all small nodes.
-// A node whose n samples begin at position f of the level has
+// SmallNodes nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A
+// tile has all nodes of a level, or their samples, and a thread adds up those of a candidate. Arrays have room for all
+// small nodes. A node whose n samples begin at position f of the level has
 //
 //     2 n places from 2 f on      for all nodes below it, level by level: at most 2 n - 1, empty places among them
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
@@ -9,7 +9,7 @@
 constexpr size MOST = 1024; // samples of a small node, at most
 
 // What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
-struct Rooms {
+struct Workspace {
     size *__restrict__ first;                 // (2 n_samples,), and so on, as in Level
     size *__restrict__ count;
     int *__restrict__ tree;
@@ -30,14 +30,14 @@ struct Rooms {
     size *u;                                  // as sample; IN
     int *other_sample;                        // (n_samples,) of the levels 1, 3, ..; IN
     size *other_u;                            // as other_sample; IN
-    unsigned char *__restrict__ pending;      // (n_samples,)
-    size *__restrict__ part;                  // (n_samples, 4): node, begin, large and run of Part
+    unsigned char *__restrict__ marks;      // (n_samples,)
+    size *__restrict__ pending;                  // (n_samples, 4): node, begin, large and run of Pending
     int *__restrict__ swap;                   // (n_samples / 2, n_columns)
     int *__restrict__ column;                 // (n_samples / 2, slots), and so on
     unsigned long long *__restrict__ score;
     unsigned long long *__restrict__ n_right;
     unsigned long long *__restrict__ greatest;
-    double *__restrict__ bound;               // thresholds of pairs
+    double *__restrict__ bound;               // thresholds of candidates
     int *__restrict__ flipped;
     size *__restrict__ left;                  // (n_samples / 2, slots, n_outputs)
     unsigned long long *__restrict__ keys;    // (n_samples, slots)
@@ -54,7 +54,7 @@ struct Rooms {
 };
 
 // Projections of x, as draw_projections and value_keys take them.
-struct Projected {
+struct Projections {
     const real *x;
     const size *distribution;
     const int *groups;
@@ -69,19 +69,21 @@ __device__ static inline int doublings(size n) {
     return rounds;
 }
 
-// Writes the order of the keys of each pair to order (n_samples * slots,), which has the index of the e-th key. Equal
-// keys keep their order. In a round, each key finds its place in two runs that merge. `other` is workspace.
+// Writes the order of the keys of each candidate to order (n_samples * slots,), which has the index of the e-th key.
+// Equal keys keep their order. In a round, each key finds its place in two runs that merge. `other` is workspace.
 __device__ static inline void
-sort_keys(const Part &part, const unsigned long long *key, size slots, size *order, size *other) {
+sort_keys(const Pending &pending, const unsigned long long *key, size slots, size *order, size *other) {
     __shared__ int most;
     if (threadIdx.x == 0) most = 0;
     __syncthreads();
-    for (size a = threadIdx.x; a < part.n_nodes; a += BLOCK) atomicMax(&most, doublings(part.begin[a + 1] - part.begin[a]));
+    for (size a = threadIdx.x; a < pending.n_nodes; a += BLOCK)
+        atomicMax(&most, doublings(pending.begin[a + 1] - pending.begin[a]));
     __syncthreads();
     for (int round = 0; round < most; ++round) {
         const size width = (size)1 << round;
-        for (size i = threadIdx.x; i < part.n_samples; i += BLOCK) {
-            const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n = part.begin[a + 1] - begin;
+        for (size i = threadIdx.x; i < pending.n_samples; i += BLOCK) {
+            const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a], n = pending.begin[a +
+                1] - begin;
             const int left = doublings(n) - round;
             if (left <= 0) continue;
             const size run = (i - begin) >> round, low = (run ^ 1) * width, high = low + width < n ? low + width : n;
@@ -117,18 +119,19 @@ template <typename T> __device__ static inline T *at(T *array, size i) { return 
 struct SmallNode {
     size first, count;                   // the samples of the small node: first, .., first + count - 1 of its level
     size place;                          // its place in arrays of 2 n_samples elements
-    size pair;                           // the number of its first pair in arrays of (n_samples / 2) slots elements
+    // the number of its first candidate in arrays of (n_samples / 2) slots elements
+    size candidate;
     Level level;                         // the current level; OUT of move_level
     Children after;                      // the next level; OUT of move_level
-    Part part;                           // the pending nodes of the current level; OUT of settle_level
+    Pending pending;                           // the pending nodes of the current level; OUT of settle_level
     Orders orders;
-    Pairs pairs;
+    Candidates candidates;
     Split split;
     Entries entries;
-    Kept kept;                           // of nodes of the current level; OUT of move_level
+    NodeEntries node_entries;                           // of nodes of the current level; OUT of move_level
 
     // Makes `number` the number of the level: samples move to and fro between two arrays.
-    __device__ void start_level(const Rooms &r, size number) {
+    __device__ void start_level(const Workspace &r, size number) {
         const bool is_odd = number % 2;
         level.number = number;
         level.sample = is_odd ? r.other_sample : r.sample;
@@ -141,7 +144,7 @@ struct SmallNode {
 static_assert(MOST <= NODES && MOST <= SIDES && MOST <= CHUNK, "a level of a small node is one tile");
 
 // Returns the level that has the small node alone, before its number and its samples are known.
-__device__ static inline Level root_level(const Target &y, const Rooms &r, const SmallNode &node) {
+__device__ static inline Level root_level(const Target &y, const Workspace &r, const SmallNode &node) {
     const size K = y.n_outputs, first = node.first, place = node.place;
     return {
         .first = r.first + place,
@@ -149,7 +152,7 @@ __device__ static inline Level root_level(const Target &y, const Rooms &r, const
         .tree = r.tree + place,
         .key = r.key + place,
         .root_weight = r.root_weight,
-        .measured = at(r.measured, first * words_of_node(y)),
+        .measured = at(r.measured, first * n_measures(y)),
         .unit = at(r.unit, place * UNIT),
         .total = r.total + first * (K + 1),
         .mean = at(r.mean, first * K),
@@ -165,33 +168,34 @@ __device__ static inline Level root_level(const Target &y, const Rooms &r, const
     };
 }
 
-// Returns the pairs of the pending nodes of a level.
-__device__ static inline Pairs pairs_of(const Target &y, const Rooms &r, const SmallNode &node) {
-    const size pair = node.pair;
+// Returns the candidates of the pending nodes of a level.
+__device__ static inline Candidates candidates_of(const Target &y, const Workspace &r, const SmallNode &node) {
+    const size candidate = node.candidate;
     return {
         .key = at(r.keys, node.first * r.slots),
         .order = at(r.order, node.first * r.slots),
-        .left = at(r.left, pair * y.n_outputs),
-        .score = r.score + pair,
-        .n_right = r.n_right + pair,
-        .greatest = at(r.greatest, pair),
-        .threshold = at(r.bound, pair),
-        .flipped = at(r.flipped, pair),
+        .left = at(r.left, candidate * y.n_outputs),
+        .score = r.score + candidate,
+        .n_right = r.n_right + candidate,
+        .greatest = at(r.greatest, candidate),
+        .threshold = at(r.bound, candidate),
+        .flipped = at(r.flipped, candidate),
         .slots = r.slots,
         .value_bits = r.value_bits,
     };
 }
 
 // Enters small node blockIdx.x: writes it as the one node of a level. One thread calls it.
-//   IN   small; r; orders and kept, as in grow_small
+//   IN   small; r; orders and node_entries, as in grow_small
 //   OUT  node; the first of its places in r: first, count, tree, key and unit
 __device__ static inline void enter_node(
-    const Target &y, const Small &small, const Rooms &r, const Orders &orders, const Kept &kept, SmallNode &node
+    const Target &y, const SmallNodes &small, const Workspace &r, const Orders &orders,
+    const NodeEntries &node_entries, SmallNode &node
 ) {
     __shared__ size tail; // not in node, whose address would escape: members would be read again after each write
     const size b = blockIdx.x, first = small.first[b], n = small.count[b], place = 2 * first;
-    const size pair = first / 2 * r.slots, entry = pair * r.max_entries, child = place + 1;
-    size *const list = r.part + 4 * first;
+    const size candidate = first / 2 * r.slots, entry = candidate * r.max_entries, child = place + 1;
+    size *const list = r.pending + 4 * first;
     r.first[place] = first;
     r.count[place] = n;
     r.tree[place] = small.tree[b];
@@ -200,31 +204,31 @@ __device__ static inline void enter_node(
     node.first = first;
     node.count = n;
     node.place = place;
-    node.pair = pair;
+    node.candidate = candidate;
     node.level = root_level(y, r, node);
     node.after = {
         .first = r.first + child, .count = r.count + child, .tree = r.tree + child, .key = r.key + child,
         .unit = at(r.unit, child * UNIT), .total = has_units(y) ? NULL : node.level.total, .n_trees = r.n_trees
     };
-    node.part = {
+    node.pending = {
         .node = list, .begin = list + n, .large = list + 2 * n, .run = list + 3 * n, .counts_bins = r.counts_bins
     };
-    node.pairs = pairs_of(y, r, node);
+    node.candidates = candidates_of(y, r, node);
     node.split = {
         .chosen = r.chosen + first / 2, .greatest = r.split + first / 2, .n_left = r.n_left + first / 2,
         .right = r.right + first, .tail = &tail
     };
     node.entries = {
-        .index = at(r.entry, entry), .weight = at(r.factor, entry), .n_entries = at(r.n_entries, pair),
+        .index = at(r.entry, entry), .weight = at(r.factor, entry), .n_entries = at(r.n_entries, candidate),
         .max_entries = r.max_entries
     };
-    node.orders = orders, node.kept = kept;
+    node.orders = orders, node.node_entries = node_entries;
     node.orders.flipped = at(orders.flipped, first / 2);
-    shift(place, node.kept.begin, node.kept.count);
+    shift(place, node.node_entries.begin, node.node_entries.count);
     node.start_level(r, small.depth[b]);
 }
 
-// Measures the samples of a level in a stage, or of its nodes that want a unit (sums.cuh).
+// Measures the samples of a level in a stage, or of its nodes that want a unit (units.cuh).
 //   IN   wants (n_nodes,) of the level, or null
 //   OUT  level.measured, and what the stage writes
 __device__ static inline void measure_level(const Target &y, int stage, const unsigned char *wants, SmallNode &node) {
@@ -240,7 +244,7 @@ __device__ static inline void measure_level(const Target &y, int stage, const un
 __device__ static inline void sum_level(const Target &y, SmallNode &node) {
     const Level &level = node.level;
     for (size i = threadIdx.x; i < level.n_nodes * (y.n_outputs + 1); i += BLOCK) level.total[i] = 0;
-    for (size i = threadIdx.x; i < level.n_nodes * words_of_node(y); i += BLOCK) level.measured[i] = 0;
+    for (size i = threadIdx.x; i < level.n_nodes * n_measures(y); i += BLOCK) level.measured[i] = 0;
     measure_level(y, INHERITED, NULL, node);
     if (last_stage(y) == SPREAD) measure_level(y, SPREAD, NULL, node);
 }
@@ -250,133 +254,139 @@ __device__ static inline void sum_level(const Target &y, SmallNode &node) {
 //   IN   level.total
 //   OUT  leaves in level; part
 __device__ static inline bool settle_level(
-    const Target &y, const Limits &limits, const Small &small, const Rooms &r, SmallNode &node
+    const Target &y, const Limits &limits, const SmallNodes &small, const Workspace &r, SmallNode &node
 ) {
     __shared__ size counts[COUNTS];
     __shared__ unsigned long long end[COUNTS + 1];
-    unsigned char *const pending = r.pending + node.first;
-    Part &part = node.part;
+    unsigned char *const marks = r.marks + node.first;
+    Pending &pending = node.pending;
     if (threadIdx.x == 0) end[COUNTS] = 0;
     __syncthreads();
-    settle_tile(y, limits, node.level, part, pending, counts, end, 0);
+    settle_tile(y, limits, node.level, pending, marks, counts, end, 0);
     __syncthreads();
-    list_tile(y, node.level, pending, counts, part, small, end, 0);
+    list_tile(y, node.level, marks, counts, pending, small, end, 0);
     __syncthreads();
     if (end[COUNTS] > 0) {
-        for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_level(y, stage, pending, node);
+        for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_level(y, stage, marks, node);
         for (size v = threadIdx.x; v < node.level.n_nodes; v += BLOCK)
-            if (pending[v] & WANTS_UNIT) finish_unit(y, node.level, v);
+            if (marks[v] & WANTS_UNIT) finish_unit(y, node.level, v);
     }
     if (end[0] == 0) return false;
-    if (threadIdx.x == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
+    if (threadIdx.x == 0)
+        pending.n_nodes = end[0], pending.n_samples = end[1], pending.n_large = end[2], pending.n_runs = end[3];
     __syncthreads();
     return true;
 }
 
 // Draws the columns of the pending nodes; those of a large node by all threads together.
-//   IN   part
+//   IN   pending
 //   OUT  r.column, r.swap
-__device__ static inline void draw_level(const Columns &c, const Rooms &r, const SmallNode &node) {
-    int *const swap = at(r.swap, node.first / 2 * c.n_columns), *const column = r.column + node.pair;
-    const Part &part = node.part;
-    for (size l = 0; l < part.n_large; ++l)
-        draw_columns_of(c, node.level, part, node.orders, swap, column, part.large[l], threadIdx.x, BLOCK);
-    for (size a = threadIdx.x; a < part.n_nodes; a += BLOCK)
-        draw_columns_of(c, node.level, part, node.orders, swap, column, a, 0, 1);
+__device__ static inline void draw_level(const Columns &c, const Workspace &r, const SmallNode &node) {
+    int *const swap = at(r.swap, node.first / 2 * c.n_columns), *const column = r.column + node.candidate;
+    const Pending &pending = node.pending;
+    for (size l = 0; l < pending.n_large; ++l)
+        draw_columns_of(c, node.level, pending, node.orders, swap, column, pending.large[l], threadIdx.x, BLOCK);
+    for (size a = threadIdx.x; a < pending.n_nodes; a += BLOCK)
+        draw_columns_of(c, node.level, pending, node.orders, swap, column, a, 0, 1);
 }
 
 // Draws the projections of the pending nodes.
-//   IN   part
+//   IN   pending
 //   OUT  entries
-__device__ static inline void draw_level(const Projected &x, const Rooms &r, const SmallNode &node) {
+__device__ static inline void draw_level(const Projections &x, const Workspace &r, const SmallNode &node) {
     const hf_distribution d = distribution_of(x.distribution, x.groups, x.density, x.zero_probability);
-    for (size pair = threadIdx.x; pair < node.part.n_nodes * r.slots; pair += BLOCK)
-        draw_projection(d, node.level, node.part, r.slots, node.orders, node.entries, pair);
+    for (size candidate = threadIdx.x; candidate < node.pending.n_nodes * r.slots; candidate += BLOCK)
+        draw_projection(d, node.level, node.pending, r.slots, node.orders, node.entries, candidate);
 }
 
-// Scores the splits of the pairs from counts of their bins (counts.cuh).
-//   IN   part, r.column
-//   OUT  pairs: score, n_right, greatest, threshold
-__device__ static inline void score_counts(
-    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+// Scores the splits of the candidates from counts of their bins (histogram.cuh).
+//   IN   pending, r.column
+//   OUT  candidates: score, n_right, greatest, threshold
+__device__ static inline void score_histograms(
+    const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
+    const SmallNode &node
 ) {
-    const int *const column = r.column + node.pair;
+    const int *const column = r.column + node.candidate;
     const size slots = r.slots;
-    for (size i = 0; i < node.part.n_large * slots; ++i)
-        score_pair(y, criterion, limits, node.level, node.part, node.pairs, c, column, NULL, i / slots, i % slots);
-    for (size a = 0; a < node.part.n_nodes; ++a)
-        compare_node(y, criterion, limits, node.level, node.part, node.pairs, c, column, a);
+    for (size i = 0; i < node.pending.n_large * slots; ++i)
+        score_candidate(y, criterion, limits, node.level, node.pending, node.candidates, c, column, NULL, i / slots,
+            i % slots);
+    for (size a = 0; a < node.pending.n_nodes; ++a)
+        score_pairwise(y, criterion, limits, node.level, node.pending, node.candidates, c, column, a);
 }
 
-// Writes the keys of the pairs: of bins, or of values if columns have no bins.
-//   IN   part; r.column, or entries
-//   OUT  r.keys; score and n_right of pairs: 0
+// Writes the keys of the candidates: of bins, or of values if columns have no bins.
+//   IN   pending; r.column, or entries
+//   OUT  r.keys; score and n_right of candidates: 0
 __device__ static inline void write_keys(
-    const Target &y, const Rooms &r, const Columns &c, const Projected &x, const SmallNode &node
+    const Target &y, const Workspace &r, const Columns &c, const Projections &x, const SmallNode &node
 ) {
     const Level &level = node.level;
-    const size slots = r.slots, n_pairs = node.part.n_nodes * slots, n_keys = node.part.n_samples * slots;
-    const int *const column = r.column + node.pair;
-    const Bits bits = {.weight = 0, .label = 0, .value = r.value_bits};
+    const size slots = r.slots, n_candidates = node.pending.n_nodes * slots, n_keys = node.pending.n_samples * slots;
+    const int *const column = r.column + node.candidate;
+    const KeyBits bits = {.weight = 0, .label = 0, .value = r.value_bits};
     unsigned long long *const key = at(r.keys, node.first * slots);
-    for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK) node.pairs.score[pair] = node.pairs.n_right[pair] = 0;
+    for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
+        node.candidates.score[candidate] = node.candidates.n_right[candidate] = 0;
     for (size e = threadIdx.x; e < n_keys; e += BLOCK) {
-        if (c.low) bin_key(c, y, level, node.part, slots, node.orders, bits, column, key, e);
-        else value_key(x.x, x.n_features, y, level, node.part, slots, node.entries, node.orders, bits, key, e);
+        if (c.low) bin_key(c, y, level, node.pending, slots, node.orders, bits, column, key, e);
+        else value_key(x.x, x.n_features, y, level, node.pending, slots, node.entries, node.orders, bits, key, e);
     }
 }
 
-// Scores the splits of the pairs from their keys: random ones, or all.
+// Scores the splits of the candidates from their keys: random ones, or all.
 //   IN   r.keys, r.column; r.order and r.other are workspace
-//   OUT  pairs: score, n_right, and of random splits greatest, threshold and flipped
+//   OUT  candidates: score, n_right, and of random splits greatest, threshold and flipped
 __device__ static inline void score_keys(
-    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+    const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
+    const SmallNode &node
 ) {
-    const Pairs &pairs = node.pairs;
-    const int *const column = r.column + node.pair;
-    const size n_pairs = node.part.n_nodes * r.slots, from = node.first * r.slots, n = node.count;
+    const Candidates &candidates = node.candidates;
+    const int *const column = r.column + node.candidate;
+    const size n_candidates = node.pending.n_nodes * r.slots, from = node.first * r.slots, n = node.count;
     if (r.is_random) {
-        for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK)
-            random_split(y, criterion, limits, node.level, node.part, pairs, c, node.orders, column, pair);
+        for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
+            random_split(y, criterion, limits, node.level, node.pending, candidates, c, node.orders, column, candidate);
         return;
     }
-    sort_keys(node.part, pairs.key, r.slots, at(r.order, from), at(r.other, from));
-    size *sums = sums_of_thread(y, at(pairs.left, threadIdx.x * y.n_outputs));
-    for (size pair = threadIdx.x; pair < n_pairs; pair += BLOCK)
-        scan_pair(y, criterion, limits, node.level, node.part, pairs, n, pair, sums);
+    sort_keys(node.pending, candidates.key, r.slots, at(r.order, from), at(r.other, from));
+    size *sums = sums_of_thread(y, at(candidates.left, threadIdx.x * y.n_outputs));
+    for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
+        scan_candidate(y, criterion, limits, node.level, node.pending, candidates, n, candidate, sums);
 }
 
 // Picks the split of each pending node.
-//   IN   pairs, r.column, entries
-//   OUT  split but right and tail; feature, threshold, gain and default_left of level; kept
+//   IN   candidates, r.column, entries
+//   OUT  split but right and tail; feature, threshold, gain and default_left of level; node_entries
 __device__ static inline void pick_level(
-    const Target &y, size criterion, const Limits &limits, const Rooms &r, const Columns &c, const SmallNode &node
+    const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
+    const SmallNode &node
 ) {
     const Level &level = node.level;
-    const int *const column = r.column + node.pair;
-    for (size a = threadIdx.x; a < node.part.n_nodes; a += BLOCK) {
-        pick_split(y, criterion, limits, level, node.part, node.pairs, c, node.orders, column, node.split, a);
-        keep_projection(level, node.part, node.entries, node.kept, node.split, a);
+    const int *const column = r.column + node.candidate;
+    for (size a = threadIdx.x; a < node.pending.n_nodes; a += BLOCK) {
+        pick_split(y, criterion, limits, level, node.pending, node.candidates, c, node.orders, column, node.split, a);
+        write_projection(level, node.pending, node.entries, node.node_entries, node.split, a);
     }
 }
 
 // Moves the samples of the pending nodes to children, which become the current level.
-//   IN   part, pairs, split
-//   OUT  right and tail of split; level, after and kept of the next level
-__device__ static inline void move_level(const Target &y, const Rooms &r, const Columns &c, SmallNode &node) {
+//   IN   pending, candidates, split
+//   OUT  right and tail of split; level, after and node_entries of the next level
+__device__ static inline void move_level(const Target &y, const Workspace &r, const Columns &c, SmallNode &node) {
     Level &level = node.level;
     Children &after = node.after;
     const size K = y.n_outputs;
     if (!has_units(y))
-        for (size i = threadIdx.x; i < 2 * node.part.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
-    sides_of(level, node.part, node.pairs, c, node.orders, r.column + node.pair, node.split, 0);
+        for (size i = threadIdx.x; i < 2 * node.pending.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
+    sides_of(level, node.pending, node.candidates, c, node.orders, r.column + node.candidate, node.split, 0);
     __syncthreads();
-    move_tile(y, level, node.part, node.split, after, 0);
+    move_tile(y, level, node.pending, node.split, after, 0);
     __syncthreads();
     if (threadIdx.x > 0) return;
-    const size n_places = level.n_nodes, n_children = 2 * node.part.n_nodes;
+    const size n_places = level.n_nodes, n_children = 2 * node.pending.n_nodes;
     shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
-    shift(n_places, level.default_left, level.place, node.kept.begin, node.kept.count);
+    shift(n_places, level.default_left, level.place, node.node_entries.begin, node.node_entries.count);
     shift(n_places * K, level.value);
     shift(n_places * UNIT, level.unit);
     shift(n_children, after.first, after.count, after.tree, after.key);
@@ -388,11 +398,11 @@ __device__ static inline void move_level(const Target &y, const Rooms &r, const 
 // Grows small node blockIdx.x: the arguments are those of grow_small. COUNTED: bins are counted.
 template <bool COUNTED>
 __device__ static inline void grow_node(
-    const Target &y, size criterion, const Limits &limits, const Small &small, const Rooms &r, const Columns &c,
-    const Orders &orders, const Projected &x, const Kept &kept
+    const Target &y, size criterion, const Limits &limits, const SmallNodes &small, const Workspace &r,
+    const Columns &c, const Orders &orders, const Projections &x, const NodeEntries &node_entries
 ) {
     __shared__ SmallNode node;
-    if (threadIdx.x == 0) enter_node(y, small, r, orders, kept, node);
+    if (threadIdx.x == 0) enter_node(y, small, r, orders, node_entries, node);
     __syncthreads();
     sum_level(y, node);
     while (settle_level(y, limits, small, r, node)) {
@@ -400,7 +410,7 @@ __device__ static inline void grow_node(
         else draw_level(x, r, node);
         __syncthreads();
         if constexpr (COUNTED) {
-            score_counts(y, criterion, limits, r, c, node);
+            score_histograms(y, criterion, limits, r, c, node);
         } else {
             write_keys(y, r, c, x, node);
             __syncthreads();
@@ -417,15 +427,16 @@ __device__ static inline void grow_node(
 
 // Grows small nodes whose bins are counted. One block per node, with the `block_memory` of score_bins.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
-    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o
+    Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o
 ) {
-    grow_node<true>(y, criterion, limits, small, rooms, c, o, {}, {});
+    grow_node<true>(y, criterion, limits, small, workspace, c, o, {}, {});
 }
 
-// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. kept
+// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. node_entries
 // (2 n_samples,), OUT.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
-    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o, Projected x, Kept kept
+    Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o, Projections
+    x, NodeEntries node_entries
 ) {
-    grow_node<false>(y, criterion, limits, small, rooms, c, o, x, kept);
+    grow_node<false>(y, criterion, limits, small, workspace, c, o, x, node_entries);
 }

@@ -14,8 +14,8 @@
 
 enum { EXTREMES = 0, PRODUCTS = 1, MEANS = 2, CENTRED = 3, SIZES = 4, SUMS = 5, SPREAD = 6, INHERITED = 7 };
 
-// Words of each output in `measured` of a node, and before them of its weights, which use T_MOST, FIRST and Q_MOST; the
-// others are maxima over the outputs. Maxima are of keys, _LEAST of ~key.
+// CategorySets of each output in `measured` of a node, and before them of its weights, which use T_MOST, FIRST and
+// Q_MOST; the others are maxima over the outputs. Maxima are of keys, _LEAST of ~key.
 enum { T_MOST = 0, T_LEAST = 1, FIRST = 2, SIZE_OF_Q = 3, Q_MOST = 4, Q_LEAST = 5 };
 enum { PRODUCT = 1, CENTRED_PRODUCT = 3, DISTANCE = 5 };
 constexpr size WORDS = 6;
@@ -27,12 +27,12 @@ constexpr size TILE = 2048; // samples of a block of measure
 
 __device__ static inline bool has_units(const Target &y) { return !(y.has_labels && y.is_whole); }
 
-__device__ static inline size words_of_node(const Target &y) {
+__device__ static inline size n_measures(const Target &y) {
     return has_units(y) ? WORDS * (y.has_labels ? 1 : 1 + y.n_outputs) : 0;
 }
 
 __device__ static inline word *measured_of(const Target &y, const Level &level, size v) {
-    return level.measured + v * words_of_node(y);
+    return level.measured + v * n_measures(y);
 }
 
 __device__ static inline size *total_of(const Target &y, const Level &level, size v) {
@@ -185,7 +185,8 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     }
     if (is_last) add_to(total + k, sum);
     if (!has_units(y)) return;
-    if (is_distance) atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
+    if (is_distance)
+        atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
     else if (is_last || stage == EXTREMES) atomicMax(own + (is_last ? Q_MOST : T_MOST), most);
     else atomicAdd(own + (stage == SIZES ? SIZE_OF_Q : FIRST), (word)sum);
     if (!is_weight && (is_last || stage == EXTREMES)) atomicMax(own + (is_last ? Q_LEAST : T_LEAST), least);
@@ -202,9 +203,9 @@ __device__ static inline void measure_run(const Target &y, const Level &level, i
     }
 }
 
-// Measures places from, .., to - 1 in a stage, or those of nodes that want a unit (`wants`). The places of n nodes begin
-// at begin[a]; with has_parents, those of n parents. A thread takes places that are BLOCK apart, and measures those of a
-// node together.
+// Measures places from, .., to - 1 in a stage, or those of nodes that want a unit (`wants`). The places of n nodes
+// begin at begin[a]; with has_parents, those of n parents. A thread takes places that are BLOCK apart, and measures
+// those of a node together.
 __device__ static inline void measure_tile(
     const Target &y, const Level &level, const size *begin, size n, bool has_parents, const unsigned char *wants,
     int stage, size from, size to
@@ -231,7 +232,8 @@ extern "C" __global__ void measure(
     measure_tile(y, level, begin, n, has_parents, some ? wants : NULL, (int)stage, from, to);
 }
 
-// Writes the unit of node v, which has been measured in all stages, what follows from it, and the mean targets of a leaf.
+// Writes the unit of node v, which has been measured in all stages, what follows from it, and the mean targets of a
+// leaf.
 __device__ static inline void finish_unit(const Target &y, const Level &level, size v) {
     const size *total = total_of(y, level, v), K = y.n_outputs;
     const Exponents e = exponents_of(y, level, v, SUMS);
