@@ -1,4 +1,5 @@
-// Projections. One thread per value; adjacent threads take adjacent samples of one projection.
+// Projections. One thread per value; adjacent threads take adjacent samples of one projection. They read different rows,
+// so a quarter of the bytes that their warps request is used.
 
 // Returns the projection of a row: entries first to last - 1, summed in double in their order and rounded once.
 __device__ static inline real value_of(

@@ -99,18 +99,19 @@ def grow(
 
 
 class Prepared(NamedTuple):
-    """What the kernels read: a thread adds up numbers of x."""
+    """Projections of x as kernels read them: a thread adds up numbers of a row of x."""
 
     x: Array
-    """(n, n_features); of windows a copy."""
+    """(n, n_features): the rows of x; a copy if x has windows."""
     has_missing: bool
     numbers: Array
-    """Of the distribution, int64: gpu.cu."""
+    """int64: the distribution, in the order in which distribution_of of projections.cuh reads it."""
     groups: Array
+    """int32: `group_table` of core/projections.py."""
 
 
 def prepare_projections(x: Array | Windows, distribution: Distribution, has_missing: bool) -> Prepared:
-    """Returns what `grow_projected` reads in place of x."""
+    """Returns the workspace of `grow_projected`: x and the distribution on the device."""
     x = rows_of(x) if isinstance(x, Windows) else x
     d, xp = distribution, array_module(x)
     numbers = (

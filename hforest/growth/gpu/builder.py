@@ -23,19 +23,20 @@ from .structs import Children, Level, NodeEntries, Pending, SmallNodes, Split
 NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
 MEMORY_SHARE = 0.5
-"""The part of the free memory of a device that trees grow in."""
+"""Fraction of the free memory of a device in which trees grow."""
 
 HOST_MEMORY = 1 << 28
-"""Bytes in place of it where the device is the host."""
+"""Bytes in which trees grow where the device is the host."""
 
 _SAMPLE_BYTES = 96
-"""Of a tree's sample, beside its keys and targets: counts, weights, u and samples of two levels."""
+"""Bytes of a sample of a tree without keys and targets: counts, weights, u and samples of two levels."""
 _KEY_BYTES = 40
-"""Of a sample and candidate: keys, their order, and what a sort needs. Counts of bins take at most 22 of
-chunks, and 32 of a pair, which has two samples."""
+"""Bytes of a sample of a candidate: key, order, workspace of a sort. Where bins are counted, chunks take
+at most 22 and a candidate, which has two samples or more, 32."""
 _NODE_BYTES = 160
+"""Bytes of a node of a level in arrays that every task has."""
 _SAMPLES_A_NODE = 4
-"""Samples of a pending node of a level of many, on average, at least."""
+"""Average number of samples of a pending node in a level with many nodes, at least."""
 _MAX_SUM = 2.0**53
 
 
@@ -62,12 +63,12 @@ def bytes_a_sample(task: Task, source: Any) -> int:
     node = (
         _NODE_BYTES
         + 8 * task.n_sums * (4 + slots * task.random_thresholds)
-        + 8 * task.n_words
+        + 8 * task.n_measures
         + source.bytes_a_node(task)
     )
     level = _KEY_BYTES * slots + node // _SAMPLES_A_NODE
     # Leaves may have a sample each.
-    leaves = 8 * (task.n_words + 3 * task.n_sums + 8) * task.fit_targets
+    leaves = 8 * (task.n_measures + 3 * task.n_sums + 8) * task.fit_targets
     targets = 8 * task.n_outputs * task.fit_targets
     return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, source))
 
@@ -85,7 +86,7 @@ def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
 
 
 def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
-    """Appends trees that grow at once."""
+    """Appends trees that grow together, level by level."""
     xp, counts, n_trees, target = task.xp, batch.counts, batch.n_trees, task.target
     weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
@@ -143,13 +144,13 @@ def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
 
 
 def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) -> Level:
-    """Returns a level before its sums are known; without root_weight, of roots."""
+    """Returns the level of some nodes before they have sums; without root_weight the nodes are roots."""
     xp, n_nodes, K = task.xp, len(nodes.first), task.n_outputs
     weight = xp.empty(n_nodes)
     total = xp.zeros((n_nodes, task.n_sums), np.int64) if nodes.total is None else nodes.total
     return Level(
         nodes.first, nodes.count, nodes.tree, nodes.key, weight if root_weight is None else root_weight,
-        nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_words), np.uint64), nodes.unit, total,
+        nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_measures), np.uint64), nodes.unit, total,
         xp.empty((n_nodes if task.fit_targets else 0, K)), weight,
         None if task.fit_targets else xp.empty((n_nodes, K), task.real),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
@@ -161,8 +162,10 @@ def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) 
 def _pending(
     task: Task, level: Level, above: Pending | None, most: int, small: SmallNodes, end: Array
 ) -> tuple[Pending, int, int]:  # fmt: skip
-    """Returns the pending nodes of a level below a part, the entries that its nodes have kept, and the number
-    of pending nodes of at most `most` samples, which are added to `small` instead."""
+    """Returns the pending nodes of a level, the number of entries of the nodes above, and of small nodes.
+
+    above: the pending nodes of the level above; None: the level has roots. Nodes of at most `most` samples
+    are added to `small` in place of the pending nodes."""
     xp, n_nodes = task.xp, level.n_nodes
     if above is None and task.has_units:
         task.make_units(level, None)
@@ -186,7 +189,7 @@ def _pending(
 def _children(
     task: Task, level: Level, pending: Pending, split: Split, free: tuple[Array, Array], n_trees: int
 ) -> Children:
-    """Returns the children of the nodes of a part, with their samples in `free`."""
+    """Returns the children of the pending nodes, with their samples in `free`."""
     xp, n_nodes = task.xp, 2 * pending.n_nodes
     children = Children(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int32),
@@ -201,7 +204,8 @@ def _collect(
     task: Task, projected: bool, levels: list[GrownNodes], ends: Array, by_parity: Any,
     trees: list[tuple[Array, ...]],
 ) -> None:  # fmt: skip
-    """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
+    """Appends to `trees` the nodes of all levels, tree by tree, breadth-first. `ends`: where the samples of a
+    tree end."""
     xp, n_trees = task.xp, len(ends)
 
     def joined(name: str) -> Array:
@@ -274,7 +278,7 @@ def _means(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) 
 
 
 def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array, Array]:
-    """Returns where the entries of each node begin, and all entries, of nodes in an order."""
+    """Returns where the entries of each node begin, and all entries; nodes are in `order`."""
     xp, begins, counts = task.xp, [], []
     index, factor = [xp.empty(0, np.int32)], [xp.empty(0, np.float32)]
     n_entries = 0
@@ -300,7 +304,7 @@ def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array,
 
 
 def _words(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array]:
-    """Returns how many words the set of each node has, and all words, of nodes in an order."""
+    """Returns the number of words of each node's set of categories, and all words; nodes are in `order`."""
     xp = task.xp
     if all(grown.words is None for grown in levels):
         return xp.zeros(len(order), np.int64), xp.empty(0, np.uint32)

@@ -1,6 +1,7 @@
-"""Candidates of the GPU's nodes, and their splits; builder.py grows trees of them.
+"""The candidate sources of the GPU, which split the pending nodes of a level: columns and projections.
 
-Kernels: gpu.cu, units.cuh, sorted_scan.cuh, histogram.cuh; the array module sorts keys.
+builder.py calls them. Kernels: gpu.cu, projections.cuh, node_orders.cuh; of scorers histogram.cuh and
+sorted_scan.cuh. The array module sorts keys.
 """
 
 from collections.abc import Iterable
@@ -44,15 +45,15 @@ PACKAGE = Path(__file__).parent.parent
 BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
 (SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
 (NEAR,) = numbers("growth/gpu/sorted_scan.cuh", "NEAR")
-EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
-    "growth/gpu/units.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "WORDS", "UNIT", "TILE"
+EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, MEASURES, UNIT, TILE = numbers(
+    "growth/gpu/units.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "MEASURES", "UNIT", "TILE"
 )
 
 COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
 MAX_SUMS = 1 << 24
-"""Sums of all threads of a scan in global memory, if each has many."""
+"""Sums of all threads of a scan together, at most, where they are in global memory."""
 
 
 def _signed(seed: int) -> int:
@@ -66,7 +67,7 @@ def tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
 
 
 class Task(NamedTuple):
-    """What all trees of a call share."""
+    """Labels or targets, criterion and limits of all trees of a call, and how their samples are stored."""
 
     xp: ModuleType
     real: np.dtype
@@ -78,11 +79,11 @@ class Task(NamedTuple):
     scale: int = 0
     """Gains are multiplied by 2**scale."""
     weight_bits: int = 0
-    """Of the weights, if those of all trees are whole and of classes."""
+    """Bits of the greatest weight of a label; 0 for targets and weights that are not whole."""
     n_bins: int = 0
-    """Of columns whose bins are counted (histogram.cuh); 0: keys are sorted."""
+    """Number of bins of a column, if histograms are made of them (histogram.cuh); 0: keys are sorted."""
     counts_bins: int = 8
-    """Bytes of a count."""
+    """Bytes of a count of a histogram: 4 or 8."""
 
     @property
     def fit_targets(self) -> bool:
@@ -94,12 +95,12 @@ class Task(NamedTuple):
 
     @property
     def rules(self) -> tuple[Target, int, Limits]:
-        """What kernels that find splits take first."""
+        """The first three arguments of every kernel that scores splits."""
         return self.target, self.criterion, self.limits
 
     @property
     def n_sums(self) -> int:
-        """Of samples: by class or output, and of u."""
+        """Number of sums of a node: one for each class or output, and the sum of u."""
         return self.n_outputs + 1
 
     @property
@@ -108,13 +109,13 @@ class Task(NamedTuple):
         return self.fit_targets or not self.target.is_whole
 
     @property
-    def n_words(self) -> int:
-        """Words of what is measured of a node."""
-        return WORDS * (1 + self.n_outputs * self.fit_targets) if self.has_units else 0
+    def n_measures(self) -> int:
+        """Numbers in a node's row of `Level.measured`."""
+        return MEASURES * (1 + self.n_outputs * self.fit_targets) if self.has_units else 0
 
     @property
     def stages(self) -> range:
-        """Those that make units."""
+        """The stages of `measure` that make units (units.cuh)."""
         last = SUMS_OF_Q if self.target.is_whole else SPREAD
         return range(EXTREMES, (last if self.fit_targets else MEANS) + 1)
 
@@ -143,17 +144,17 @@ class Task(NamedTuple):
 
     @property
     def n_counts(self) -> int:
-        """Numbers of a histogram."""
+        """Number of counts of a histogram: those of all bins."""
         return self.n_bins * (self.n_outputs + self.fit_targets + 1 | 1)
 
     @property
     def sum_bytes(self) -> int:
-        """Of a block: the sums of its threads."""
+        """Bytes of the sums of the threads of a block that scores bins."""
         return 8 * BLOCK * (self.n_outputs | 1)
 
     @property
     def count_bytes(self) -> int:
-        """Of a block that counts bins: sums and a histogram."""
+        """Bytes of `block_memory` of a block that counts bins: sums of threads, then a histogram."""
         return self.sum_bytes + self.counts_bins * self.n_counts
 
     def launch_blocks(self, name: str, n_blocks: int, *args: Any, n_bytes: int = 0) -> None:
@@ -176,7 +177,7 @@ def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaul
 
 
 class Columns(NamedTuple):
-    """Candidates that are columns of bins."""
+    """Columns of bins, the candidates of ColumnSource: a struct of gpu.cu."""
 
     bins: Array | None
     low: Array | None
@@ -244,27 +245,30 @@ class Columns(NamedTuple):
 
 
 NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
-"""Of splits on projections."""
+"""Where candidates are projections."""
 
 
 class BlockSource(NamedTuple):
-    """Candidates of the nodes that a block grows to their leaves, with room for the orders of so many."""
+    """What a candidate source gives to blocks that grow small nodes to their leaves."""
 
     columns: Columns
     orders: Orders
     projected: Projections
     value_bits: int
-    """Of keys."""
+    """Bits of a bin or value in a key."""
     max_entries: int
+    """Entries of a projection, at most; 0 for columns."""
 
 
 class Kinds(NamedTuple):
     """Which columns have missing values, and which hold categories."""
 
     missing: Array | None = None
+    """(n_columns,) int64: the bin of missing values of a column, or -1; None: no column has any."""
     categorical: Array | None = None
+    """(n_columns,) uint8: whether bins of a column are categories; None: those of no column are."""
     max_words: int = 0
-    """Words of the largest set of categories."""
+    """Words of 32 bits that hold a set of all categories of the column with most."""
 
 
 class ColumnSource(NamedTuple):
@@ -283,7 +287,7 @@ class ColumnSource(NamedTuple):
         return task._replace(n_bins=self.columns.n_bins) if plain else task
 
     def _n_orders(self, task: Task) -> int:
-        """Orders of a column, at most."""
+        """Returns the maximum number of orders in which a node scans a column."""
         if self.kinds.missing is None or task.random_thresholds:
             return 1
         one_output = task.n_outputs <= (1 if task.fit_targets else 2)
@@ -318,7 +322,7 @@ class ColumnSource(NamedTuple):
     def split(
         self, task: Task, level: Level, pending: Pending, end: Array
     ) -> tuple[Split, NodeEntries, CategorySets | None]:
-        """Splits nodes and returns their sets of categories."""
+        """Splits the pending nodes and returns their sets of categories, if columns have categories."""
         xp, n_nodes, slots = task.xp, pending.n_nodes, self.slots(task)
         orders = self._orders(task, n_nodes)
         column, none = xp.empty((n_nodes, slots), np.int32), no_node_entries(xp, 0, end)

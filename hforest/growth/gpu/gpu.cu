@@ -1,21 +1,35 @@
-// Trees grow level by level. A level has two nodes for each node of the previous level: its children or, if it became a
-// leaf, two empty places without samples. The nodes that are to be split are pending. A candidate is a pending node
-// with one of its candidates:
+// The tree builder of the GPU: trees grow together, level by level, and a level is a few launches for all trees.
 //
-//     sample, u                | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
-//                                                                     ascending; nodes divide the place of their
-//                                                                     parent, in the other of two arrays
-//     key                      | candidate 0,0 | candidate 0,1 | candidate 1,0 ...   samples of a pending node, once for each
-//                                                                     candidate (slot); pending.begin: no gaps
+// A level has two nodes for each node of the previous level: its children or, if it became a leaf, two empty places
+// without samples. So the children of a node lie at twice its place, and the host lays out no level. The nodes that are
+// to be split are pending. A candidate is a column or a projection whose splits a pending node compares; a node has
+// `slots` candidates:
 //
-// The samples of a candidate have keys (bins or values), which the array module sorts. sorted_scan.cuh scans the
-// thresholds of candidates. Bins of a byte are counted instead (histogram.cuh). One thread per node picks the split.
-// Sums are integers (units.cuh), so they have no order. The random numbers of a node depend only on its key, so the
-// trees are those of the other backends. The kernels of a level are launched for the numbers of pending nodes and
-// samples, which the host reads once per level. A large node has more than LARGE samples, or FEW where bins are
-// counted, and blocks share its work; one thread processes a small node. A block grows a node of few samples to its
-// leaves (small_nodes.cuh). Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment
-// says so, workspace. Members of structs are IN, except in the kernels that their comments name.
+//     sample, u   | node 0 | node 1 |  node 3 ...        first[v], count[v]: the samples of node v, ascending; nodes
+//                                                        divide the place of their parent, in the other of two arrays
+//     key         | node 0, slot 0 | node 0, slot 1 | node 1, slot 0 ...
+//                                                        of the samples of pending nodes, once for each candidate;
+//                                                        pending.begin: no gaps
+//
+// The files, by what they do in a level:
+//
+//     units.cuh               sums of nodes as integers, in any order
+//     levels.cuh              settle, list_pending: leaves, and the list of pending nodes; move_samples: children
+//     gpu.cu                  draw_columns, bin_keys: candidates that are columns of bins (the column source)
+//     projections.cuh         candidates that are projections of x (the projection source)
+//     node_orders.cuh         orders of columns with missing values, and of categories
+//     histogram.cuh           scorers of bins of a byte: histogram and pairwise
+//     sorted_scan.cuh         scorer of sorted keys
+//     gpu.cu                  random_splits: one random threshold of a candidate; pick_splits: the split of a node
+//     small_nodes.cuh         grow_small, grow_counted: a block does all of this for a node of few samples
+//
+// Kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per level. A
+// large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
+// processes any other. One list of large nodes serves all kernels. The random numbers of a node depend only on its key,
+// and sums are integers, so the trees are those of the other backends.
+//
+// A comment at a function says what it writes. const arguments are IN; others are OUT or, where a comment says so,
+// workspace. Members of structs are IN, except in the kernels that their comments name.
 
 #include "core/keys.cuh"
 #include "core/projections.h"
@@ -28,133 +42,140 @@ constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads per block
 constexpr size LARGE = 256; // samples of a node that one thread processes, at most
 constexpr size FEW = 32; // the same where bins are counted
-// where bins are counted: samples per chunk of a candidate; the most chunks per candidate
-constexpr size CHUNK = 4096, CHUNKS = 64;
+constexpr size CHUNK = 4096, CHUNKS = 64; // of a large node whose bins are counted: samples of a chunk; chunks, at most
 
-// The learning target: labels or targets. has_labels distinguishes the two, because an empty CuPy array is null too.
+// The labels or targets of all samples, and their weights in each tree. An empty CuPy array is null, so has_labels says
+// which of the two there are.
 struct Target {
     const int *labels;          // (n,) if has_labels
     const double *targets;      // (n, n_outputs) if not
-    size *q;                    // (n_trees, n, n_outputs) of targets, in the unit of a sample's node; OUT of measure
+    size *q;                    // (n_trees, n, n_outputs): targets as integers in the units of nodes; OUT of measure
     const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
-    size has_labels, n_outputs, n, is_whole; // is_whole: those of all trees
+    size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
 };
 
-// Limits of the growth of trees.
+// The limits that a node must keep to be split.
 struct Limits {
     size max_depth, min_samples_split, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
 };
 
-// The nodes of a level and their samples.
+// The nodes of a level, of all trees, and their samples.
 struct Level {
     const size *first;              // (n_nodes,): position of a node's first sample
     const size *count;              // (n_nodes,): number of its samples; 0: there is no such node
     const int *tree;                // (n_nodes,); n_trees: there is no such node
-    const unsigned long long *key;  // (n_nodes,): of random numbers
-    const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
-    const int *sample;              // (n_samples,)
-    size *u;                        // (n_samples,); OUT of measure
-    unsigned long long *measured;   // (n_nodes, ..), 0 before: see units.cuh; or empty
-    double *unit;                   // (n_nodes, UNIT): see units.cuh; or empty; OUT of finish_units
-    size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, and of u
-    double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of settle and finish_units
-    double *weight;                 // (n_nodes,): of the samples; OUT of settle and finish_units
+    const unsigned long long *key;  // (n_nodes,): the key of a node's random numbers
+    const double *root_weight;      // (n_trees,): weights of the roots; in the level of roots the same as `weight`
+    const int *sample;              // (n_samples,): number of a sample; the samples of a node are neighbours
+    size *u;                        // (n_samples,): weight of a sample in its node's unit; OUT of measure
+    unsigned long long *measured;   // (n_nodes, n_measures), 0 before, or empty: extremes and sums for units;
+                                    // OUT of measure
+    double *unit;                   // (n_nodes, UNIT), or empty: units of nodes; OUT of finish_units
+    size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, then the sum of u;
+                                    // OUT of measure, and of labels with whole weights OUT of move_samples
+    double *__restrict__ mean;      // (n_nodes, n_outputs), empty for labels: q per u; OUT of settle and finish_units
+    double *weight;                 // (n_nodes,): weight of the samples of a node; OUT of settle and finish_units
     real *__restrict__ value;       // (n_nodes, n_outputs): as a leaf; null for targets; OUT of settle and finish_units
-    int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
-    double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
-    double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
-    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or empty; OUT of pick_splits
-    size *__restrict__ place;       // (n_nodes,): see NOWHERE; OUT of settle; of small nodes OUT of list_pending
-    size n_nodes, n_samples, number;
+    int *__restrict__ feature;      // (n_nodes,): feature of the split, -1 of a leaf; OUT of settle and pick_splits
+    double *__restrict__ threshold; // (n_nodes,): threshold of the split, 0 of a leaf; OUT of settle and pick_splits
+    double *__restrict__ gain;      // (n_nodes,): gain of the split, 0 of a leaf; OUT of settle and pick_splits
+    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before, or empty: bits of core/defaults.h; OUT of
+                                              // pick_splits
+    size *__restrict__ place;       // (n_nodes,): place of a node in its tree, or NOWHERE (levels.cuh); OUT of settle
+                                    // and, of nodes that become small nodes, of list_pending
+    size n_nodes, n_samples, number; // number: the depth of the nodes
 };
 
 // The pending nodes of a level; OUT of list_pending.
 struct Pending {
-    size *__restrict__ node;  // (n_nodes,): their numbers in the level
-    size *__restrict__ begin; // (n_nodes + 1,): number of samples before each node
-    size *__restrict__ large; // (n_large,): those of them that are large
-    size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
+    size *__restrict__ node;  // (n_nodes,): number of a pending node in the level
+    size *__restrict__ begin; // (n_nodes + 1,): number of samples of the pending nodes before each
+    size *__restrict__ large; // (n_large,): index in `node` of each large node
+    size *__restrict__ run;   // (n_large + 1,): number of runs, or chunks, of a slot before each large node
     size n_nodes, n_samples, n_large, n_runs;
-    // Bytes of a count, where large nodes have more than FEW samples and runs are chunks, or 0; IN of list_pending.
-    size counts_bins;
+    size counts_bins; // bytes of a histogram's count, or 0: bins are not counted; IN of list_pending
     size small;       // samples of a small node, at most, which is not listed here: small_nodes.cuh; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
 struct Children {
-    size *__restrict__ first;             // (2 n_nodes,) of the pending nodes
-    size *__restrict__ count;             // (2 n_nodes,)
-    int *__restrict__ tree;               // (2 n_nodes,)
-    unsigned long long *__restrict__ key; // (2 n_nodes,)
-    int *__restrict__ sample;             // (n_samples,) of the level
-    size *__restrict__ u;                 // (n_samples,)
-    double *__restrict__ unit;            // (2 n_nodes, UNIT): of the parents; or empty
-    size *__restrict__ total;             // (2 n_nodes, n_outputs + 1), 0 before: of nodes without units; else null
+    size *__restrict__ first;             // (2 n,) where n nodes are pending: as in the Level of the children
+    size *__restrict__ count;             // (2 n,)
+    int *__restrict__ tree;               // (2 n,)
+    unsigned long long *__restrict__ key; // (2 n,)
+    int *__restrict__ sample;             // (n_samples,) of the level above
+    size *__restrict__ u;                 // (n_samples,) of the level above
+    double *__restrict__ unit;            // (2 n, UNIT), or empty: units of the parents
+    size *__restrict__ total;             // (2 n, n_outputs + 1), 0 before: sums by class and, 0 yet, of u; null if
+                                          // nodes have units
     size n_trees;
 };
 
 // The small nodes, each of which a block grows to its leaves (small_nodes.cuh); OUT of list_pending.
 struct SmallNodes {
-    size *__restrict__ first; // (n_nodes,), as in Level
-    size *__restrict__ count;
-    int *__restrict__ tree;
-    unsigned long long *__restrict__ key;
-    int *__restrict__ depth;
-    double *__restrict__ unit;
-    size n_nodes;             // nodes listed before; IN of list_pending
+    size *__restrict__ first;             // (n_nodes,), as in the Level from which a node comes, and so on
+    size *__restrict__ count;             // (n_nodes,)
+    int *__restrict__ tree;               // (n_nodes,)
+    unsigned long long *__restrict__ key; // (n_nodes,)
+    int *__restrict__ depth;              // (n_nodes,): the number of that level
+    double *__restrict__ unit;            // (n_nodes, UNIT), or null
+    size n_nodes;                         // number of nodes that earlier levels listed; IN of list_pending
 };
 
-// Columns of bins. Columns are contiguous or, for windows, overlap in one row. low and high: least and greatest value
-// of each bin. width: bytes per bin.
+// Columns of bins: the candidates of the column source. Columns are contiguous or, for windows, overlap in one row.
 struct Columns {
     const unsigned char *bins; // (n_columns, n), or (1, size of x) for windows
-    const double *low;         // (n_columns, n_bins), or (1, n_bins) for windows; null for projections
-    const double *high;        // as low
+    const double *low;         // (n_columns, n_bins), or (1, n_bins) for windows: the least value of each bin; null for
+                               // projections
+    const double *high;        // as low: the greatest value of each bin
     const size *base;          // (n,): position of a sample; null: no windows
     const size *offset;        // (n_columns,): position of a feature relative to the sample's; or null
-    size width, n, n_columns, n_bins, n_sampled;
+    size width, n, n_columns, n_bins, n_sampled; // width: bytes of a bin; n_sampled: columns that a node samples
 };
 
-// The entries of the projections of candidates; OUT of draw_projections.
+// The entries of the projections that pending nodes compare; OUT of draw_projections.
 struct Entries {
-    int *__restrict__ index;      // (n_candidates, max_entries)
-    float *__restrict__ weight;   // (n_candidates, max_entries)
-    size *__restrict__ n_entries; // (n_candidates,)
+    int *__restrict__ index;      // (n_candidates, max_entries): feature of an entry
+    float *__restrict__ weight;   // (n_candidates, max_entries): factor of that feature
+    size *__restrict__ n_entries; // (n_candidates,): number of entries of a candidate
     size max_entries;
 };
 
-// The candidates of the pending nodes, `slots` per node, and their splits: the best thresholds, written by the scans,
-// or random ones, written by random_splits. For whole class weights, keys have label and weight of the sample in their
-// low bits and are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and
-// threshold, and they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
+// The candidates of the pending nodes, `slots` per node, and their splits: of all thresholds the best, written by a
+// scorer, or a random one, written by random_splits. Keys of labels with whole weights have label and weight of the
+// sample in their low bits and are sorted themselves; the scan reads others by `order`. Where bins are counted there
+// are no keys, and `greatest` is a bin.
 struct Candidates {
-    const unsigned long long *key;              // (n_samples * slots,); or null
-    const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
-    const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
-    // workspace (n_threads of the scan, n_outputs), (n_candidates, ..) if random
-    size *__restrict__ left;
-    unsigned long long *__restrict__ score;     // (n_candidates,): as `ordered`; 0 before, except with counts; OUT
-    // (n_candidates,): samples on the right; 0: no split; 0 before as score; OUT
-    unsigned long long *__restrict__ n_right;
-    unsigned long long *__restrict__ greatest;  // (n_candidates,): the greatest key that may go left; OUT
-    double *__restrict__ threshold;             // (n_candidates,); OUT
-    int *__restrict__ flipped;                  // (n_candidates,): whether keys up to the greatest go right; OUT
+    const unsigned long long *key;              // (n_samples * slots,), or null: keys in the order of the samples
+    const unsigned long long *sorted;           // (n_samples * slots,), or null: the keys in ascending order
+    const size *order;                          // (n_samples * slots,), or null: index of the e-th key in that order
+    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs); of random splits
+                                                // (n_candidates, n_outputs)
+    unsigned long long *__restrict__ score;     // (n_candidates,): score of the split, as `ordered`; OUT of the scorer,
+                                                // and 0 before except where bins are counted
+    unsigned long long *__restrict__ n_right;   // (n_candidates,): samples on the right, 0: no split; OUT, as score
+    unsigned long long *__restrict__ greatest;  // (n_candidates,), or null: the greatest key, or bin, that goes left;
+                                                // OUT of random_splits, score_bins, compare_bins
+    double *__restrict__ threshold;             // (n_candidates,), or null: the threshold; OUT, as greatest
+    int *__restrict__ flipped;                  // (n_candidates,), or null: whether keys up to the greatest go right;
+                                                // OUT of random_splits
     size slots, weight_bits, label_bits, value_bits;
 };
 
-// The splits of the nodes of the pending nodes; OUT of pick_splits.
+// The splits of the pending nodes; OUT of pick_splits.
 struct Split {
-    size *__restrict__ chosen;                 // (n_nodes,): a candidate, or -1
-    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key that goes left
-    size *__restrict__ n_left;                 // (n_nodes,): samples on the left; -1: no split
-    // (n_samples,) of the pending nodes: whether a sample goes right; OUT of sides
-    unsigned char *__restrict__ right;
-    size *__restrict__ tail;                   // (tiles of samples,): those on the right in the last node; OUT of sides
+    size *__restrict__ chosen;                 // (n_nodes,): the candidate with the best score, or -1
+    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key, or bin, that goes left
+    size *__restrict__ n_left;                 // (n_nodes,): number of samples on the left; -1: no split
+    unsigned char *__restrict__ right;         // (n_samples,) of pending nodes: whether a sample goes right; OUT of
+                                               // sides
+    size *__restrict__ tail;                   // (n_tiles,): samples in a tile of its last node that go right; OUT of
+                                               // sides
 };
 
-// Entries of the projections of nodes, contiguous per node, in any order of nodes; OUT of pick_splits.
+// The entries of the projections that split nodes: contiguous per node, in any order of nodes; OUT of pick_splits.
 struct NodeEntries {
     size *__restrict__ begin;             // (n_nodes of the level,): position of a node's first entry
     size *__restrict__ count;             // (n_nodes of the level,), 0 before
@@ -296,7 +317,7 @@ extern "C" __global__ void draw_columns(
     if (a < pending.n_nodes) draw_columns_of(c, level, pending, o, swap, column, a, lane, lanes);
 }
 
-// A key of the pending nodes: its candidate, its sample, and the position of the sample in the level.
+// What a key belongs to: a candidate, and a sample with its position in the level.
 struct Place {
     size candidate, sample, at;
 };
@@ -309,8 +330,8 @@ __device__ static inline Place place_of(const Level &level, const Pending &pendi
     return {.candidate = a * slots + in_node / count, .sample = level.sample[at], .at = at};
 }
 
-// KeyBits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The candidate is above
-// them.
+// Numbers of bits in a key, from the lowest on: weight and label of the sample, or 0 and 0; then the bin or value.
+// Above them is the number of the candidate.
 struct KeyBits {
     size weight, label, value;
 };

@@ -1,8 +1,13 @@
-// The step from a level to the next: the list of pending nodes, and the move of samples to children.
+// The tree builder's step from a level to the next: leaves and the list of pending nodes, then the move of samples to
+// children. Both need a sum over everything before a node or a sample, so each is two launches over tiles: the first
+// writes the total of a tile, the second adds the totals of earlier tiles to the sums within its own.
+//
+//     settle        leaves; totals of pending nodes of a tile      list_pending    the list of pending nodes
+//     sides         side of each sample; totals of a tile          move_samples    children, and their samples in order
 
-constexpr size NODES = 1024, NODES_EACH = NODES / BLOCK; // nodes per tile of settle, and per thread
-constexpr size SIDES = 2048; // samples per tile of sides and move_samples
-constexpr size COUNTS = 5;   // totals over pending nodes: struct Count
+constexpr size NODES = 1024, NODES_EACH = NODES / BLOCK; // nodes of a tile of settle, and of a thread
+constexpr size SIDES = 2048; // samples of a tile of sides and move_samples
+constexpr size COUNTS = 5;   // members of Count
 
 // The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position
 // of its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples.
@@ -10,7 +15,8 @@ constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
 
 // --------------------------------------------------------------------------------------------- pending nodes
 
-// Totals over pending nodes: of those of the pending nodes, and the number of small ones.
+// Totals of some nodes: of those that are pending the numbers of nodes, samples, large nodes and runs; the number of
+// small nodes.
 struct Count {
     size nodes, samples, large, runs, small;
     __device__ Count operator+(const Count &o) const {
@@ -21,7 +27,7 @@ struct Count {
     }
 };
 
-// Returns the totals of one node of n samples.
+// Returns the totals of one node of n samples that is to be split.
 __device__ static inline Count count_of(size n, const Pending &pending) {
     if (n <= pending.small) return {.small = 1};
     const size large = is_large(n, pending.counts_bins), each = pending.counts_bins ? CHUNK : RUN, runs = (n +

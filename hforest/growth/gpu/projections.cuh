@@ -1,4 +1,9 @@
-// Projections: their entries, and keys of their values.
+// The projection source: draws the entries of the projections that pending nodes compare, and writes a key for each
+// value. One thread draws a projection; one thread computes a value, in float64 in the order of the entries, so that
+// its bits are those of a prediction.
+//
+// Versions: a level had 14 launches and has 12, counted on the stub device; 64.8 ms for 20 trees of patches were
+// measured with 14. Two more are copies of the entries, where the room for them is more than a megabyte.
 
 // Returns hforest.core.projections.Distribution, given its numbers (kind, n_features, channels, cyclic, max_entries,
 // n_candidates of groups, then shape, patch_min and patch_max by axis) and its groups.

@@ -1,63 +1,87 @@
-// SmallNodes nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A
-// tile has all nodes of a level, or their samples, and a thread adds up those of a candidate. Arrays have room for all
-// small nodes. A node whose n samples begin at position f of the level has
+// Small nodes: one block grows each to its leaves, level by level, so that launches and waits do not depend on the
+// levels below. All small nodes of a batch are one launch. A level of a small node is one tile of the functions of
+// levels.cuh; arrays have room for all small nodes. A node whose n samples begin at position f of the level has
 //
 //     2 n places from 2 f on      for all nodes below it, level by level: at most 2 n - 1, empty places among them
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
 //     n / 2 from f / 2 on         for pending nodes, which have at least two samples each
+//
+// Versions, counted by bench/gpu_counts.py; not timed on a GPU since. Times were those of levels alone: 80.8 ms for 100
+// trees on 50,000 rows, 1.8 ms a level.
+//
+//     launches and waits of four trees on 20,000 rows of 30 columns, 5 candidates
+//                                     levels alone    with small nodes
+//         keys of bins                408, 44         266, 29
+//         bins counted                324, 43         209, 28
+//         targets                     454, 47         220, 24
+//     a tree on 5000 rows, 28 candidates: megabytes of sectors; steps
+//         keys of bins                69; 56,000      30; 167,000
+//         bins counted                53; 48,000      17; 195,000
+//
+// All but 12,000 of these steps are in this kernel. It uses 74 % of the bytes of its sectors (of the rest most are bins
+// of samples that are not neighbours), with counted bins, of a byte each, 29 %.
+//
+// A small node has at most 512 samples (SMALL of small_nodes.py). Ten trees on 50,000 rows have 35 levels, of which 21
+// have nodes of more than 256 samples, 14 of more than 512, 10 of more than 1024, and 6 of more than 4096. With these
+// limits the kernel makes 41, 82, 138 and 472 thousand steps for a tree on 5000 rows with 5 candidates; levels alone
+// make 51 thousand. If a step takes 10 to 20 ns (an estimate) and a level 1.8 ms, 512 saves 21 levels for 1 to 2 ms. A
+// sample takes 535 bytes in place of 390 with 5 candidates, because all small nodes have their room at once.
+//
+// Columns of categories, whose orders take too many bytes per node, and `co2` grow by levels alone.
 
-constexpr size MOST = 1024; // samples of a small node, at most
+constexpr size MOST = 1024; // the most samples that a small node may have
 
-// What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
+// Nodes below small nodes, then the workspace of blocks; OUT of grow_small and grow_counted unless a member is IN.
+// Below, n is n_samples: the samples of all trees.
 struct Workspace {
-    size *__restrict__ first;                 // (2 n_samples,), and so on, as in Level
-    size *__restrict__ count;
-    int *__restrict__ tree;
-    unsigned long long *__restrict__ key;
-    real *__restrict__ value;
-    int *__restrict__ feature;
-    double *__restrict__ threshold;
-    double *__restrict__ gain;
-    unsigned char *__restrict__ default_left; // 0 before
-    size *__restrict__ place;                 // NOWHERE before
-    double *__restrict__ unit;                // (2 n_samples, UNIT)
-    unsigned long long *measured;             // (n_samples, ..), as in Level
-    size *total;                              // (n_samples, n_outputs + 1)
-    double *__restrict__ mean;                // (n_samples, n_outputs) of targets
-    double *__restrict__ weight;              // (n_samples,)
+    size *__restrict__ first;                 // (2 n,): the nodes of all levels, with members as in Level
+    size *__restrict__ count;                 // (2 n,)
+    int *__restrict__ tree;                   // (2 n,)
+    unsigned long long *__restrict__ key;     // (2 n,)
+    real *__restrict__ value;                 // (2 n, n_outputs), or null for targets
+    int *__restrict__ feature;                // (2 n,)
+    double *__restrict__ threshold;           // (2 n,)
+    double *__restrict__ gain;                // (2 n,)
+    unsigned char *__restrict__ default_left; // (2 n,), 0 before, or empty
+    size *__restrict__ place;                 // (2 n,), NOWHERE before
+    double *__restrict__ unit;                // (2 n, UNIT), or null
+    unsigned long long *measured;             // (n, n_measures): one level, as are total, mean and weight
+    size *total;                              // (n, n_outputs + 1)
+    double *__restrict__ mean;                // (n, n_outputs), empty for labels
+    double *__restrict__ weight;              // (n,)
     const double *root_weight;                // (n_trees,); IN
-    int *sample;                              // (n_samples,) of the levels 0, 2, ..; IN
-    size *u;                                  // as sample; IN
-    int *other_sample;                        // (n_samples,) of the levels 1, 3, ..; IN
-    size *other_u;                            // as other_sample; IN
-    unsigned char *__restrict__ marks;      // (n_samples,)
-    size *__restrict__ pending;                  // (n_samples, 4): node, begin, large and run of Pending
-    int *__restrict__ swap;                   // (n_samples / 2, n_columns)
-    int *__restrict__ column;                 // (n_samples / 2, slots), and so on
-    unsigned long long *__restrict__ score;
+    int *sample;                              // (n,): samples of the levels 0, 2, ..; IN and OUT
+    size *u;                                  // (n,): u of these samples; IN and OUT
+    int *other_sample;                        // (n,): samples of the levels 1, 3, ..; IN and OUT
+    size *other_u;                            // (n,): u of these samples; IN and OUT
+    unsigned char *__restrict__ marks;        // (n,): IS_PENDING and WANTS_UNIT of the nodes of a level
+    size *__restrict__ pending;               // (n, 4): the arrays node, begin, large and run of Pending
+    int *__restrict__ swap;                   // (n / 2, n_columns): workspace of draw_columns_of
+    int *__restrict__ column;                 // (n / 2, slots): column of a candidate, or -1
+    unsigned long long *__restrict__ score;   // (n / 2, slots): members of Candidates, as are the next five
     unsigned long long *__restrict__ n_right;
     unsigned long long *__restrict__ greatest;
-    double *__restrict__ bound;               // thresholds of candidates
+    double *__restrict__ bound;               // Candidates.threshold
     int *__restrict__ flipped;
-    size *__restrict__ left;                  // (n_samples / 2, slots, n_outputs)
-    unsigned long long *__restrict__ keys;    // (n_samples, slots)
-    size *__restrict__ order;                 // as keys; null: nothing is sorted
-    size *__restrict__ other;                 // as order
-    size *__restrict__ chosen;                // (n_samples / 2,), and so on, as in Split
-    unsigned long long *__restrict__ split;
-    size *__restrict__ n_left;
-    unsigned char *__restrict__ right;        // (n_samples,)
-    int *__restrict__ entry;                  // (n_samples / 2, slots, max_entries)
-    float *__restrict__ factor;               // as entry
-    size *__restrict__ n_entries;             // (n_samples / 2, slots)
+    size *__restrict__ left;                  // (n / 2, slots, n_outputs), or empty
+    unsigned long long *__restrict__ keys;    // (n, slots), empty where bins are counted: Candidates.key
+    size *__restrict__ order;                 // (n, slots), empty where nothing is sorted: Candidates.order
+    size *__restrict__ other;                 // as order: workspace of sort_keys
+    size *__restrict__ chosen;                // (n / 2,): members of Split, as are the next three
+    unsigned long long *__restrict__ split;   // (n / 2,): Split.greatest
+    size *__restrict__ n_left;                // (n / 2,)
+    unsigned char *__restrict__ right;        // (n,)
+    int *__restrict__ entry;                  // (n / 2, slots, max_entries): Entries.index
+    float *__restrict__ factor;               // (n / 2, slots, max_entries): Entries.weight
+    size *__restrict__ n_entries;             // (n / 2, slots)
     size n_trees, slots, value_bits, max_entries, is_random, counts_bins;
 };
 
-// Projections of x, as draw_projections and value_keys take them.
+// The candidates of the projection source: x and the distribution from which projections are drawn.
 struct Projections {
-    const real *x;
-    const size *distribution;
-    const int *groups;
+    const real *x;            // (n_samples, n_features)
+    const size *distribution; // numbers of the distribution, in the order of distribution_of (projections.cuh)
+    const int *groups;        // the table of groups of candidates, as core/projections.py makes it
     size n_features;
     double density, zero_probability;
 };
@@ -315,7 +339,7 @@ __device__ static inline void score_histograms(
         score_pairwise(y, criterion, limits, node.level, node.pending, node.candidates, c, column, a);
 }
 
-// Writes the keys of the candidates: of bins, or of values if columns have no bins.
+// Writes the keys of the candidates: their bins, or the values of projections if columns have no bins.
 //   IN   pending; r.column, or entries
 //   OUT  r.keys; score and n_right of candidates: 0
 __device__ static inline void write_keys(

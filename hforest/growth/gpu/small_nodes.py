@@ -14,20 +14,20 @@ from .candidates import NEAR, UNIT, Task
 from .structs import CategorySets, NodeEntries, SmallNodes, no_node_entries
 
 SMALL = 512
-"""Samples of a small node, at most; 0: there are none."""
+"""Maximum number of samples of a small node; 0: all nodes grow level by level. see small_nodes.cuh."""
 
 (MOST,) = numbers("growth/gpu/small_nodes.cuh", "MOST")
 """The largest number that SMALL may be."""
 
 (NOWHERE,) = numbers("growth/gpu/levels.cuh", "NOWHERE")
-"""Place of no node."""
+"""`place` of an element without a node."""
 
 _LITTLE = 1 << 20
-"""Bytes of the room for entries of a level that are not given back."""
+"""Bytes of the memory for entries of a level up to which its unused rest is kept."""
 
 
 def no_small(task: Task, room: int) -> SmallNodes:
-    """Returns no small nodes, and room for some."""
+    """Returns memory for a list of `room` small nodes, of which there are none yet."""
     xp = task.xp
     first, count = (xp.empty(room, np.int64) for _ in range(2))
     tree, depth = (xp.empty(room, np.int32) for _ in range(2))
@@ -87,7 +87,7 @@ class Workspace(NamedTuple):
 
 
 class GrownNodes(NamedTuple):
-    """Nodes that are done, of one level or below small nodes."""
+    """Nodes that do not change any more: those of a level, or those below small nodes."""
 
     place: Array
     count: Any
@@ -96,13 +96,13 @@ class GrownNodes(NamedTuple):
     gain: Array
     default_left: Array
     value: Array | None
-    """Of labels."""
+    """(n_nodes, n_outputs): values of nodes as leaves of labels; None for targets."""
     node_entries: NodeEntries | None
     words: CategorySets | None
 
 
 def trimmed(node_entries: NodeEntries, n_entries: int) -> NodeEntries:
-    """Returns entries without the room that they did not need; little room stays, as a copy is a launch."""
+    """Returns the first n_entries entries, as a copy if the memory of all is large: a copy is a launch."""
     index, factor = node_entries.index[:n_entries], node_entries.factor[:n_entries]
     if node_entries.index.nbytes > _LITTLE:
         index, factor = index.copy(), factor.copy()
@@ -110,7 +110,7 @@ def trimmed(node_entries: NodeEntries, n_entries: int) -> NodeEntries:
 
 
 def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
-    """Returns room for nodes of n samples in all, before their samples are known."""
+    """Returns memory for small nodes of n samples together; samples and root_weight are still None."""
     xp, K, slots = task.xp, task.n_outputs, source.slots(task)
     of, places, candidates = source.block_source(task, 0), 2 * n, n // 2 * slots
     n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
@@ -135,7 +135,7 @@ def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
         feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
         place=xp.full(places, NOWHERE, np.int64),
-        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_words),
+        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_measures),
         total=longs(n * task.n_sums), mean=xp.empty((n if task.fit_targets else 0, K)),
         weight=xp.empty(n), root_weight=None, sample=None, u=None, other_sample=None, other_u=None,
         marks=bytes_(n), pending=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns),
@@ -151,7 +151,7 @@ def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
 
 
 def _room_for_entries(xp: ModuleType, max_entries: int, n: int) -> NodeEntries:
-    """Returns room for the entries of the nodes below small nodes."""
+    """Returns memory for the entries of the nodes below small nodes, which have n samples."""
     return no_node_entries(xp, 2 * n if max_entries else 0, xp.zeros(1, np.uint64), n * max_entries)
 
 

@@ -1,8 +1,10 @@
-#include "optim/adam.cuh"
+// Random hinge trees and ferns (Lay et al. 2018): routes and outputs of samples; gradients.cuh and steps.cuh have the
+// rest. A pair is one sample in one tree; its number is sample * n_trees + tree. One block computes each floating-point
+// sum, in an order that does not depend on the size of the block, so that results are bit-identical to the CPU's.
+//
+// route_column_shared: from 256 samples on half a warp reads one row of x, and writes 64 bytes in a line.
 
-// Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree; its number is
-// sample * n_trees + tree. One block computes each floating-point sum, in an order that does not depend on the size of
-// the block.
+#include "optim/adam.cuh"
 
 // ------------------------------------------------------------------------------------------- routing
 
@@ -41,8 +43,9 @@ struct Row {
     __device__ real operator[](size column) const { return row[column]; }
 };
 
+// Samples that are the rows of x.
 struct Rows {
-    const real *x;
+    const real *x;  // IN (n_samples, n_columns)
     size n_columns;
     __device__ Row at(size sample) const { return Row{.row = x + sample * n_columns}; }
 };
@@ -58,8 +61,9 @@ struct Window {
     }
 };
 
+// Samples that are the windows of images.
 struct Images {
-    const real *x;
+    const real *x;  // IN (n_images, image)
     const Geometry *windows;
     __device__ Window at(size sample) const { return Window{.x = x, .windows = windows, .sample = sample}; }
 };
