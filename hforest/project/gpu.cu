@@ -22,7 +22,7 @@ extern "C" __global__ void project(
     values[i] = value_of(x + i % n * n_features, indptr[p], indptr[p + 1], indices, data);
 }
 
-// Does the same for rows samples (n,), IN, of x.
+// values (n_projections, n), OUT: as project writes them, of the rows `samples` (n,), IN, of x.
 extern "C" __global__ void project_some(
     const real *__restrict__ x, const int *__restrict__ samples, const size *__restrict__ indptr,
     const int *__restrict__ indices, const real *__restrict__ data, size n_features, size n, size n_projections,

@@ -480,8 +480,8 @@ __device__ static inline void random_split(
 
 // Draws the splits of all candidates. One thread per candidate.
 extern "C" __global__ void random_splits(
-    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c, Orders
-    o, const int *__restrict__ column
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
+    Orders o, const int *__restrict__ column
 ) {
     const size candidate = thread_number();
     if (candidate < pending.n_nodes * candidates.slots)
@@ -567,8 +567,8 @@ __device__ static inline void pick_split(
 
 // Picks the splits of all nodes. One thread per node.
 extern "C" __global__ void pick_splits(
-    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c, Orders
-    o, const int *__restrict__ column, Entries entries, Split split, NodeEntries node_entries
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
+    Orders o, const int *__restrict__ column, Entries entries, Split split, NodeEntries node_entries
 ) {
     const size a = thread_number();
     if (a >= pending.n_nodes) return;

@@ -42,10 +42,11 @@ __device__ static inline Count counts_before(const Count &own) {
     return sum_before(own, shared);
 }
 
-// Completes the sums of a tile of the nodes of a level, writes the nodes as leaves, and marks in pending (n_nodes,),
-// OUT, those that are pending, none at the greatest depth, and those that want units, whose sums become 0: nodes to
-// split, and those with values of labels. counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. end[COUNTS],
-// 0 before: number of nodes that want units. A thread has NODES_EACH nodes; all of the block call it.
+// Settles the nodes of a tile: completes their sums, writes them as leaves, and marks them in `marks` (n_nodes,), OUT.
+// Nodes at the greatest depth are not pending. A node that is to be split, or has values of labels, may want a unit of
+// its own; its sums become 0. counts (n_tiles, COUNTS), OUT: totals over the nodes of the tile, in the order of Count.
+// end[COUNTS], 0 before, OUT: number of nodes that want units. A thread has NODES_EACH nodes; all threads of the block
+// call it.
 __device__ static inline void settle_tile(
     const Target &y, const Limits &limits, const Level &level, const Pending &pending,
     unsigned char *__restrict__ marks, size *__restrict__ counts, word *__restrict__ end, size tile
@@ -88,7 +89,7 @@ __device__ static inline void settle_tile(
     mine[4] = all.small;
 }
 
-// Settles the nodes of a level; `pending` has only numbers yet. A block has a tile.
+// Settles the nodes of a level; of `pending` it reads counts_bins and small. A block has a tile.
 extern "C" __global__ void settle(
     Target y, Limits limits, Level level, Pending pending, unsigned char *__restrict__ marks,
     size *__restrict__ counts, unsigned long long *__restrict__ end
@@ -96,7 +97,7 @@ extern "C" __global__ void settle(
     settle_tile(y, limits, level, pending, marks, counts, end, blockIdx.x);
 }
 
-// Moves pending node v from its level to the small nodes, as number i.
+// Makes node v of a level small node i: it is no pending node, and has no place in this level.
 __device__ static inline void list_small(const Target &y, const Level &level, const SmallNodes &small, size v, size i) {
     small.first[i] = level.first[v];
     small.count[i] = level.count[v];
@@ -107,9 +108,9 @@ __device__ static inline void list_small(const Target &y, const Level &level, co
     level.place[v] = NOWHERE;
 }
 
-// Lists the pending nodes of a tile in the pending nodes, or as small nodes. end (COUNTS,), OUT: numbers of nodes of
-// the pending nodes, of their samples, of large nodes, of their runs, and of small nodes. pending (n_nodes,) and counts
-// (n_tiles, COUNTS), IN. A thread has NODES_EACH nodes; all of the block call it.
+// Writes the nodes of a tile that are to be split to `pending` or, if they have few samples, to `small`. marks
+// (n_nodes,) and counts (n_tiles, COUNTS), IN: as settle writes them. end (COUNTS,), OUT: totals over the level, in the
+// order of Count. A thread has NODES_EACH nodes; all threads of the block call it.
 __device__ static inline void list_tile(
     const Target &y, const Level &level, const unsigned char *marks, const size *counts, const Pending &pending,
     const SmallNodes &small, unsigned long long *__restrict__ end, size tile
@@ -153,19 +154,18 @@ __device__ static inline void list_tile(
     end[4] = at.small;
 }
 
-// Lists the pending nodes of a level. A block has a tile.
+// Lists the pending and the small nodes of a level. A block has a tile.
 extern "C" __global__ void list_pending(
-    Target y, Level level, const unsigned char *__restrict__ marks, const size *__restrict__ counts, Pending
-    pending, SmallNodes small, unsigned long long *__restrict__ end
+    Target y, Level level, const unsigned char *__restrict__ marks, const size *__restrict__ counts,
+    Pending pending, SmallNodes small, unsigned long long *__restrict__ end
 ) {
     list_tile(y, level, marks, counts, pending, small, end, blockIdx.x);
 }
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Writes whether each sample of a tile of the pending nodes goes right, or without slots reads it; and the number of
-// samples of its last node that go right. column (n_nodes, slots), IN, where bins are counted. All threads of a block
-// call it.
+// Writes split.right of the samples of a tile, unless candidates.slots is 0 and the caller has written it, and
+// split.tail of the tile. column (n_nodes, slots), IN, where bins are counted. All threads of a block call it.
 __device__ static inline void sides_of(
     const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
     const int *column, const Split &split, size tile
@@ -200,8 +200,8 @@ __device__ static inline void sides_of(
 
 // Writes the sides of the samples of the pending nodes. One block per tile.
 extern "C" __global__ void sides(
-    Level level, Pending pending, Candidates candidates, Columns c, Orders o, const int *__restrict__ column, Split
-    split
+    Level level, Pending pending, Candidates candidates, Columns c, Orders o, const int *__restrict__ column,
+    Split split
 ) {
     sides_of(level, pending, candidates, c, o, column, split, blockIdx.x);
 }
@@ -222,8 +222,8 @@ __device__ static inline void make_children(
     }
 }
 
-// Writes the children of the nodes of the pending nodes that begin in a tile of its samples, and moves the samples of
-// the tile to children, in order. All threads of a block call it.
+// Writes the children of the pending nodes whose first sample is in a tile, and moves the samples of the tile to
+// children, in order. All threads of a block call it.
 __device__ static inline void move_tile(
     const Target &y, const Level &level, const Pending &pending, const Split &split, const Children &after,
     size tile

@@ -1,4 +1,5 @@
-// The orders in which a node scans columns with missing values, and columns of categories: see node_orders.pyx. A
+// The orders in which a node scans columns with missing values, and columns of categories: a column is a candidate once
+// for each order, so that the scorers see only keys. growth/cpu/sources/node_orders.pyx describes the orders. A
 // sampled column, or a projection with missing values, has `n_orders` slots, one for each order:
 //
 //     slots of a node    | column 0: order 0, order 1 | column 1: order 0, order 1 | ...

@@ -75,8 +75,9 @@ __device__ static inline size value_key(
 // Writes the keys of all candidates, and of float64 keys the candidates to pair_of (n_samples * slots,). One thread per
 // key.
 extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, Target y, Level level, Pending pending, size slots, Entries
-    entries, Orders o, KeyBits bits, unsigned long long *__restrict__ key, unsigned *__restrict__ candidate_of
+    const real *__restrict__ x, size n_features, Target y, Level level, Pending pending, size slots,
+    Entries entries, Orders o, KeyBits bits, unsigned long long *__restrict__ key,
+    unsigned *__restrict__ candidate_of
 ) {
     const size e = thread_number();
     if (e >= pending.n_samples * slots) return;

@@ -459,8 +459,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
 // Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. node_entries
 // (2 n_samples,), OUT.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
-    Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o, Projections
-    x, NodeEntries node_entries
+    Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o,
+    Projections x, NodeEntries node_entries
 ) {
     grow_node<false>(y, criterion, limits, small, workspace, c, o, x, node_entries);
 }
