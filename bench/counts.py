@@ -1,11 +1,11 @@
-"""Counts the code of hforest: lines, named numbers, functions of many parameters, long files.
+"""Counts the code of hforest: lines, named numbers, functions of many parameters or lines, long files.
 
     python bench/counts.py [--root DIR] [--json]
 
 Lines are counted by subpackage and kind of file. Named numbers, which were chosen or tuned, are numbers with
 a name in upper case: `#define`, members of an enum, `constexpr`, and assignments of a module. 0 and 1 are
-excluded, because they are switches. Keyword-only parameters of Python functions are not counted. DIR is a
-checkout (default: that of this file).
+excluded, because they are switches. Keyword-only parameters of Python functions are not counted. Lines of a
+compiled function are those of its body. DIR is a checkout (default: that of this file).
 """
 
 import argparse
@@ -22,7 +22,7 @@ KINDS = {
     ".pyx": "Cython", ".pxd": "Cython", ".h": "C header", ".cu": "CUDA", ".cuh": "CUDA", ".py": "Python",
     ".pyi": "Python",
 }  # fmt: skip
-MAX_PARAMETERS, MAX_LINES = 12, 600
+MAX_PARAMETERS, MAX_LINES, MAX_BODY = 12, 600, 80
 
 
 class Function(NamedTuple):
@@ -32,6 +32,8 @@ class Function(NamedTuple):
     file: str
     name: str
     parameters: int
+    lines: int = 0
+    """Of the body, with comments; 0 in Python, and of a macro: its functions have the lines."""
 
 
 def sources(root: Path) -> list[Path]:
@@ -40,8 +42,9 @@ def sources(root: Path) -> list[Path]:
 
 
 def without_comments(text: str) -> str:
-    """Returns C code without comments, and with the continued lines of macros joined."""
-    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text.replace("\\\n", "\n"), flags=re.DOTALL)
+    """Returns C code on the same lines, without comments, and with the continued lines of macros joined."""
+    joined, comment = text.replace("\\\n", "\n"), r"/\*.*?\*/|//[^\n]*"
+    return re.sub(comment, lambda found: " " + "\n" * found[0].count("\n"), joined, flags=re.DOTALL)
 
 
 def closing(text: str, begin: int) -> int:
@@ -80,7 +83,9 @@ def c_functions(path: Path, name: str) -> Iterator[Function]:
         before = text[max(0, found.start() - 200) : found.start()]
         kernel = "__global__" in re.split(r"[;}]", before)[-1]
         kind = "CUDA kernel" if kernel else "CUDA" if path.suffix in (".cu", ".cuh") else "C"
-        yield Function(kind, name, found[2], n_parameters(text[found.end() : end - 1]))
+        body = text.index("{", end) + 1
+        lines = max(1, text.count("\n", body, closing(text, body)) - 1)
+        yield Function(kind, name, found[2], n_parameters(text[found.end() : end - 1]), lines)
 
 
 def cython_functions(path: Path, name: str) -> Iterator[Function]:
@@ -92,7 +97,11 @@ def cython_functions(path: Path, name: str) -> Iterator[Function]:
             r"[^\n]*:[ \t]*$", text[end : text.find("\n", end)] if "\n" in text[end:] else text[end:]
         ):
             positional = re.split(r",\s*\*\s*,", text[found.end() : end - 1])[0]
-            yield Function("Cython", name, found[1], n_parameters(positional))
+            indent = len(found[0]) - len(found[0].lstrip())
+            body = text[text.find("\n", end) + 1 :]
+            left = re.search(rf"^[ \t]{{0,{indent}}}\S", body, re.MULTILINE)
+            lines = len(body[: left.start() if left else None].rstrip().splitlines())
+            yield Function("Cython", name, found[1], n_parameters(positional), lines)
 
 
 def python_functions(path: Path, name: str) -> Iterator[Function]:
@@ -147,8 +156,10 @@ def counts(root: Path = ROOT) -> dict[str, Any]:
         lines.setdefault(package, Counter())[KINDS[path.suffix]] += n
         if n > MAX_LINES:
             long.append((f"hforest/{name.as_posix()}", n))
-    many = sorted({f for f in functions(root) if f.parameters > MAX_PARAMETERS})
-    return {"lines": lines, "numbers": named_numbers(root), "many": many, "long": long}
+    found = functions(root)
+    many = sorted({f for f in found if f.parameters > MAX_PARAMETERS})
+    bodies = sorted({f for f in found if f.lines > MAX_BODY})
+    return {"lines": lines, "numbers": named_numbers(root), "many": many, "bodies": bodies, "long": long}
 
 
 def show(found: dict[str, Any]) -> None:
@@ -171,6 +182,9 @@ def show(found: dict[str, Any]) -> None:
     print(f"\n{len(found['many'])} functions of more than {MAX_PARAMETERS} parameters: {each or 'none'}")
     for f in found["many"]:
         print(f"  {f.kind}: {f.file}: {f.name}, {f.parameters}")
+    print(f"\n{len(found['bodies'])} functions of more than {MAX_BODY} lines")
+    for f in found["bodies"]:
+        print(f"  {f.kind}: {f.file}: {f.name}, {f.lines}")
     print(f"\n{len(found['long'])} files of more than {MAX_LINES} lines")
     for name, n in found["long"]:
         print(f"  {name}, {n}")

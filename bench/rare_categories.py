@@ -20,7 +20,7 @@ TARGETS = {
 CLASSES = ("benefits", "mplsstops", "oj", "nasscds")
 
 
-def load(path):
+def load(path: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Returns the columns of a file as numbers, its labels or targets, and which columns are categories."""
     import pandas
 
@@ -39,7 +39,7 @@ def load(path):
     return x, y, categories
 
 
-def error(x, y, categories, is_regression, seed):
+def error(x: np.ndarray, y: np.ndarray, categories: list[int], is_regression: bool, seed: int) -> float:
     """Returns the share of wrong labels of held-out rows, or 1 - R2."""
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = np.split(order, [2 * len(y) // 3])
@@ -53,7 +53,7 @@ def error(x, y, categories, is_regression, seed):
     return float((found.argmax(axis=1) != y[test]).mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -673,7 +673,7 @@ def test_nothing_unfinished():
 
 # ---------------------------------------------------------------------------------------------- size
 
-# Functions of more than 12 parameters and files of more than 600 lines, as bench/counts.py counts them.
+# Functions of more than 12 parameters or 80 lines and files of more than 600 lines, as bench/counts.py counts them.
 # Entries leave these lists when they are fixed; none may be added. Python functions repeat their Cython
 # backend's parameters.
 MANY_PARAMETERS: set[str] = set()
@@ -689,6 +689,36 @@ def test_no_more_functions_of_many_parameters(counts):
     found = {f"{f.file} {f.name}" for f in counts.functions() if f.parameters > counts.MAX_PARAMETERS}
     assert found - MANY_PARAMETERS == set(), "give them a struct or a NamedTuple"
     assert MANY_PARAMETERS - found == set(), "mended: take them off the list"
+
+
+def test_no_long_compiled_functions(counts):
+    long = {
+        f"{f.kind}: {f.file}: {f.name}, {f.lines}" for f in counts.functions() if f.lines > counts.MAX_BODY
+    }
+    assert not long, "divide them into steps"
+
+
+BODIES = {
+    "a.h": ("#define OF(T) \\\n    static T name(int a) { \\\n", "    f(a); \\\n", "    }\n"),
+    "gpu.cu": ('extern "C" __global__ void name(\n    int a\n) {\n', "    if (a) { /* }\n    */ }\n", "}\n"),
+    "scan.cuh": (
+        "template <class T>\n__device__ static T name(T a) {\n",
+        "    // }\n    const A b = {};\n",
+        "}\n",
+    ),
+    "cpu.pyx": ("cdef int name(\n    int a\n) noexcept nogil:\n", "    # A comment.\n\n    f(a)\n", "f(1)\n"),
+}
+"""Head of a function, lines of its body, and what follows them, by file."""
+
+
+@pytest.mark.parametrize("times", [1, 90])
+@pytest.mark.parametrize("name", BODIES)
+def test_lines_of_compiled_functions_are_counted(counts, tmp_path, name, times):
+    head, lines, end = BODIES[name]
+    (tmp_path / "hforest").mkdir()
+    (tmp_path / "hforest" / name).write_text(head + times * lines + end)
+    (found,) = [f.lines for f in counts.functions(tmp_path) if f.name == "name"]
+    assert found == times * lines.count("\n")
 
 
 def test_no_more_long_files(counts):

@@ -250,7 +250,7 @@ def test_host_trees_whose_bins_are_not_counted(grown_alike, small, launched, set
 
 
 FILLED = {"place", "default_left", "root_weight", "sample", "u", "other_sample", "other_u"}
-"""Members of Rooms that are written before a launch."""
+"""Members of Workspace that are written before a launch."""
 
 
 def arrays_in(members):
@@ -279,24 +279,24 @@ def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, se
 
     def written(args, b, *call, **more):
         """Writes of block b alone, by member."""
-        small = next(a for a in args if isinstance(a, structs.Small))
+        small = next(a for a in args if isinstance(a, structs.SmallNodes))
         one = small._replace(n_nodes=1, **{k: a[b : b + 1] for k, a in arrays_in(small._asdict()).items()})
-        rooms = next(a for a in args if isinstance(a, small_nodes.Rooms))._asdict()
-        rooms |= {k: a.copy() for k, a in arrays_in(rooms).items()}
-        for name in arrays_in(rooms).keys() - FILLED:
-            rooms[name].view(np.uint8).fill(0x5A)
-        before = {k: a.copy() for k, a in arrays_in(rooms).items()}
-        new = {structs.Small: one, small_nodes.Rooms: small_nodes.Rooms(**rooms)}
+        workspace = next(a for a in args if isinstance(a, small_nodes.Workspace))._asdict()
+        workspace |= {k: a.copy() for k, a in arrays_in(workspace).items()}
+        for name in arrays_in(workspace).keys() - FILLED:
+            workspace[name].view(np.uint8).fill(0x5A)
+        before = {k: a.copy() for k, a in arrays_in(workspace).items()}
+        new = {structs.SmallNodes: one, small_nodes.Workspace: small_nodes.Workspace(**workspace)}
         # Targets, orders, and entries of projections, which are taken one after the other, are shared.
         copied = tuple(
             a._replace(**{k: m.copy() for k, m in arrays_in(a._asdict()).items()})
-            if isinstance(a, structs.Kept | structs.Orders | structs.Target)
+            if isinstance(a, structs.NodeEntries | structs.Orders | structs.Target)
             else new.get(type(a), a)
             for a in args
         )
         launch(*call, 1, copied, **more)
         return {
-            k: set(np.flatnonzero((a.view(np.uint8) != rooms[k].view(np.uint8)).ravel()) // a.itemsize)
+            k: set(np.flatnonzero((a.view(np.uint8) != workspace[k].view(np.uint8)).ravel()) // a.itemsize)
             for k, a in before.items()
         }
 

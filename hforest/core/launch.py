@@ -43,7 +43,7 @@ PACKAGE = COMMON.parents[1]
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 # No fused multiply-add, and subnormals: leaves, vertices and margins are bit-identical on every device.
-OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+OPTIONS = ("--std=c++20", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 
 
 def options(dtype: np.dtype) -> tuple[str, ...]:

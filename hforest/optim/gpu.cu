@@ -47,7 +47,7 @@ struct Rows {
     size n, width;    // n = n_visited * width
 };
 
-// grad (n_visited, width), IN. One thread per element of a row.
+// Takes the missed steps of rows, and step `step` with grad (n_visited, width), IN. One thread per element of a row.
 extern "C" __global__ void adam_rows(
     Rows r, const real* grad, size step, double rate, double scale, Adam a, Missed missed
 ) {
@@ -58,7 +58,7 @@ extern "C" __global__ void adam_rows(
     adam_one(r.param + at, grad[i], r.m + at, r.v + at, rate, scale, a);
 }
 
-// One thread per element of a row.
+// Takes the missed steps of rows up to `step`, with zero gradient. One thread per element of a row.
 extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed missed) {
     size i = thread_number();
     if (i >= r.n) return;
@@ -66,7 +66,8 @@ extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed misse
     take_missed(r.param + at, r.m + at, r.v + at, r.last[row], step, a, missed);
 }
 
-// This is a separate kernel, because in the kernels above every element of a row reads the row's last step.
+// last (n_rows,), OUT at rows (n,), IN: the step. A kernel of its own, because in the kernels above every element of a
+// row reads the row's last step.
 extern "C" __global__ void reach(const size* rows, size* last, size step, size n) {
     size i = thread_number();
     if (i < n) last[rows[i]] = step;

@@ -1,4 +1,5 @@
-// Projections. One thread per value; adjacent threads take adjacent samples of one projection.
+// Projections. One thread per value; adjacent threads take adjacent samples of one projection. They read different rows,
+// so a quarter of the bytes that their warps request is used.
 
 // Returns the projection of a row: entries first to last - 1, summed in double in their order and rounded once.
 __device__ static inline real value_of(
@@ -21,7 +22,7 @@ extern "C" __global__ void project(
     values[i] = value_of(x + i % n * n_features, indptr[p], indptr[p + 1], indices, data);
 }
 
-// Does the same for rows samples (n,), IN, of x.
+// values (n_projections, n), OUT: as project writes them, of the rows `samples` (n,), IN, of x.
 extern "C" __global__ void project_some(
     const real *__restrict__ x, const int *__restrict__ samples, const size *__restrict__ indptr,
     const int *__restrict__ indices, const real *__restrict__ data, size n_features, size n, size n_projections,

@@ -14,12 +14,12 @@ ADD = "counts.add(row + sums_of_bin(y), 1);\n    }\n"
 IN_GROWTH = {
     "samples_without_atomics": (ADD, "++counts.array[row + sums_of_bin(y)];\n    }\n"),
     "no_barrier_behind_counts": (f"{ADD}    __syncthreads();\n", ADD),
-    "no_barrier_behind_sums": ("    __syncthreads();\n    Cut best = ", "    Cut best = "),
-    "no_barrier_behind_bins": ("sample[own]);\n        __syncthreads();\n", "sample[own]);\n"),
-    "best_of_all_threads": ("if (is_top && right[group] == n_right) {", "if (cut.n_left) {"),
+    "no_barrier_behind_sums": ("    __syncthreads();\n    Threshold best = ", "    Threshold best = "),
+    "no_barrier_behind_bins": ("first + own]);\n        __syncthreads();\n", "first + own]);\n"),
+    "best_of_all_threads": ("if (is_top && right[group] == n_right) {", "if (threshold.n_left) {"),
 }
 """A text of the kernels that count bins, and what is in its place."""
-MOVES = "move_tile(y, level, part, split, after, 0);\n        __syncthreads();\n"
+MOVES = "move_tile(y, level, node.pending, node.split, after, 0);\n    __syncthreads();\n"
 MERGED = "at - low] = e;\n            }\n        }\n        __syncthreads();\n"
 IN_SMALL = {
     "no_barrier_behind_moves": (MOVES, MOVES.splitlines(keepends=True)[0]),

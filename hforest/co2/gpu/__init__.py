@@ -14,7 +14,7 @@ from ...core.launch import launch, launch_each, numbers
 from ...growth.bins import Bins
 from ...growth.gpu.builder import grow_trees
 from ...growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
-from ...growth.gpu.structs import Kept, nothing_kept
+from ...growth.gpu.structs import NodeEntries, no_node_entries
 from ...growth.trees import Batch, Objective
 from .. import checks
 
@@ -159,31 +159,31 @@ class _Stumps(NamedTuple):
     def slots(self, task: Any) -> int:
         return self.columns.slots(task)
 
-    def of_block(self, task: Any, n_nodes: int) -> None:
+    def block_source(self, task: Any, n_nodes: int) -> None:
         """None: all blocks fit stumps."""
 
     def bytes_a_node(self, task: Any) -> int:
         """Returns the bytes of the workspace of a pending node, without its keys."""
         return self.columns.bytes_a_node(task) + 64 * self.x.shape[1]
 
-    def split(self, task: Any, level: Any, part: Any, end: Array) -> tuple[Any, Kept, None]:
+    def split(self, task: Any, level: Any, pending: Any, end: Array) -> tuple[Any, NodeEntries, None]:
         """Returns the splits of nodes, and the entries of their projections, node by node."""
         xp, n_features = task.xp, self.x.shape[1]
         any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
-        split, _, _ = self.columns.split(task._replace(limits=any_gain), level, part, end)
-        no_stumps = nothing_kept(xp, level.n_nodes, end)._replace(factor=xp.empty(0, task.real))
+        split, _, _ = self.columns.split(task._replace(limits=any_gain), level, pending, end)
+        no_stumps = no_node_entries(xp, level.n_nodes, end)._replace(factor=xp.empty(0, task.real))
         n_left = split.n_left
         open_ = xp.flatnonzero(n_left >= 0)
         if not len(open_):
             return split, no_stumps, None
-        node = part.node[open_]
+        node = pending.node[open_]
         sizes = level.count[node]
         begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
         n_samples, n_stumps = int(begin[-1]), len(node)
         # The places of the samples of these nodes among those of the level, and among those of the part.
         each = to_numpy(sizes).tolist()
         at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], each)
-        in_part = xp.arange(n_samples) + xp.repeat(part.begin[open_] - begin[:-1], each)
+        in_part = xp.arange(n_samples) + xp.repeat(pending.begin[open_] - begin[:-1], each)
         rows, u, target = level.sample[at], level.u[at], task.target
         record = xp.repeat(level.tree[node].astype(np.int64) * target.n, each) + rows
         weights = u.astype(np.float64) if target.is_whole else target.weight.ravel()[record]
@@ -222,7 +222,7 @@ class _Stumps(NamedTuple):
         # This compares bits, because a kernel of CuPy would take float32 subnormals for 0.
         bits = w[:, :n_features].view(f"i{w.itemsize}")
         used = (bits << 1 != 0) & oblique[:, None]
-        sides(task, level, part, split)
+        sides(task, level, pending, split)
         count = used.sum(axis=1).astype(np.int64)
         no_stumps.count[node], no_stumps.begin[node] = count, xp.cumsum(count) - count
         index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]

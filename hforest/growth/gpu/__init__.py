@@ -17,7 +17,7 @@ from .builder import trees_at_once as trees_at_once
 from .candidates import (
     PACKAGE,
     ColumnSource,
-    Projections,
+    ProjectionSource,
     columns_of,
     kinds_of,
     task_of,
@@ -99,18 +99,19 @@ def grow(
 
 
 class Prepared(NamedTuple):
-    """What the kernels read: a thread adds up numbers of x."""
+    """Projections of x as kernels read them: a thread adds up numbers of a row of x."""
 
     x: Array
-    """(n, n_features); of windows a copy."""
+    """(n, n_features): the rows of x; a copy if x has windows."""
     has_missing: bool
     numbers: Array
-    """Of the distribution, int64: gpu.cu."""
+    """int64: the distribution, in the order in which distribution_of of projections.cuh reads it."""
     groups: Array
+    """int32: `group_table` of core/projections.py."""
 
 
 def prepare_projections(x: Array | PlacedWindows, distribution: Distribution, has_missing: bool) -> Prepared:
-    """Returns what `grow_projected` reads in place of x."""
+    """Returns the workspace of `grow_projected`: x and the distribution on the device."""
     x = rows_of(x) if isinstance(x, PlacedWindows) else x
     d, xp = distribution, array_module(x)
     numbers = (
@@ -129,10 +130,11 @@ def grow_projected(
     splitter: str,
     batch: Batch,
 ) -> None:
-    """See `reference.grow_projected`."""
-    projections = Projections(workspace.x, distribution, workspace.numbers, workspace.groups, n_projections)
-    task = task_of(objective, x.dtype, splitter, workspace.has_missing)
-    grow_trees(task, projections, objective.sample_weight, batch)
+    """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
+    w = workspace
+    source = ProjectionSource(w.x, distribution, w.numbers, w.groups, n_projections)
+    task = task_of(objective, x.dtype, splitter, w.has_missing)
+    grow_trees(task, source, objective.sample_weight, batch)
 
 
 def joined(trees: list[GrownTree], n_outputs: int, dtype: np.dtype, projected: bool) -> Trees:

@@ -17,27 +17,28 @@ from ...core.launch import numbers
 from ..trees import Batch, GrownTree
 from . import small_nodes
 from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
-from .small_nodes import Grown, grow_small, no_small, trimmed
-from .structs import Children, Kept, Level, Part, Small, Split
+from .small_nodes import GrownNodes, grow_small, no_small, trimmed
+from .structs import Children, Level, NodeEntries, Pending, SmallNodes, Split
 
 (LEAF_TOTALS,) = numbers("growth/leaf.h", "HF_LEAF_TOTALS")
-(LEAF_SAMPLES,) = numbers("growth/gpu/sums.cuh", "LEAF_SAMPLES")
+(LEAF_SAMPLES,) = numbers("growth/gpu/units.cuh", "LEAF_SAMPLES")
 NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
 MEMORY_SHARE = 0.5
-"""The part of the free memory of a device that trees grow in."""
+"""Fraction of the free memory of a device in which trees grow."""
 
 HOST_MEMORY = 1 << 28
-"""Bytes in place of it where the device is the host."""
+"""Bytes in which trees grow where the device is the host."""
 
 _SAMPLE_BYTES = 96
-"""Of a tree's sample, beside its keys and targets: counts, weights, u and samples of two levels."""
+"""Bytes of a sample of a tree without keys and targets: counts, weights, u and samples of two levels."""
 _KEY_BYTES = 40
-"""Of a sample and candidate: keys, their order, and what a sort needs. Counts of bins take at most 22 of
-chunks, and 32 of a pair, which has two samples."""
+"""Bytes of a sample of a candidate: key, order, workspace of a sort. Where bins are counted, chunks take
+at most 22 and a candidate, which has two samples or more, 32."""
 _NODE_BYTES = 160
+"""Bytes of a node of a level in arrays that every task has."""
 _SAMPLES_A_NODE = 4
-"""Samples of a pending node of a level of many, on average, at least."""
+"""Average number of samples of a pending node in a level with many nodes, at least."""
 _MAX_SUM = 2.0**53
 
 
@@ -58,36 +59,36 @@ def trees_at_once(xp: ModuleType, n_samples: int) -> int:
     return max(1, memory(xp) // (_SAMPLE_BYTES * n_samples))
 
 
-def bytes_a_sample(task: Task, candidates: Any) -> int:
+def bytes_a_sample(task: Task, source: Any) -> int:
     """Returns the maximum number of bytes per sample that a growing tree takes."""
-    slots = candidates.slots(task)
+    slots = source.slots(task)
     node = (
         _NODE_BYTES
         + 8 * task.n_sums * (4 + slots * task.random_thresholds)
-        + 8 * task.n_words
-        + candidates.bytes_a_node(task)
+        + 8 * task.n_measures
+        + source.bytes_a_node(task)
     )
     level = _KEY_BYTES * slots + node // _SAMPLES_A_NODE
     # Leaves may have a sample each.
-    leaves = 8 * (task.n_words + 3 * task.n_sums + LEAF_TOTALS * task.n_outputs + 8) * task.fit_targets
+    leaves = 8 * (task.n_measures + 3 * task.n_sums + LEAF_TOTALS * task.n_outputs + 8) * task.fit_targets
     targets = 8 * task.n_outputs * task.fit_targets
-    return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, candidates))
+    return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, source))
 
 
-def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
+def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
     is_whole = bool((weight == task.xp.floor(weight)).all())
     task = task._replace(target=task.target._replace(is_whole=int(is_whole)))
-    together = max(1, memory(task.xp) // (bytes_a_sample(task, candidates) * len(weight)))
+    together = max(1, memory(task.xp) // (bytes_a_sample(task, source) * len(weight)))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
         counts = None if batch.counts is None else batch.counts[first : first + n_trees]
         some = batch._replace(first=batch.first + first, n_trees=n_trees, counts=counts)
-        _grow(task, candidates, weight, some)
+        _grow(task, source, weight, some)
 
 
-def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
-    """Appends trees that grow at once."""
+def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
+    """Appends trees that grow together, level by level."""
     xp, counts, n_trees, target = task.xp, batch.counts, batch.n_trees, task.target
     weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
@@ -114,44 +115,44 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     nodes = Children(ends - size, size, tree, key, sample, u, unit, None, n_trees)
     # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
     free = xp.empty_like(sample), xp.empty_like(u)
-    most = min(small_nodes.SMALL, small_nodes.MOST) if candidates.of_block(task, 0) else 0
+    most = min(small_nodes.SMALL, small_nodes.MOST) if source.block_source(task, 0) else 0
     small = no_small(task, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
-    levels: list[Grown] = []
+    levels: list[GrownNodes] = []
     above, end = None, xp.zeros(COUNTS + 2, np.uint64)
     while True:
-        part, n_kept, n_small = _pending(task, level, above, most, small, end)
+        pending, n_entries, n_small = _pending(task, level, above, most, small, end)
         small = small._replace(n_nodes=small.n_nodes + n_small)
-        if levels and levels[-1].kept is not None:
-            levels[-1] = levels[-1]._replace(kept=trimmed(levels[-1].kept, n_kept))
-        grown = Grown(
+        if levels and levels[-1].node_entries is not None:
+            levels[-1] = levels[-1]._replace(node_entries=trimmed(levels[-1].node_entries, n_entries))
+        grown = GrownNodes(
             level.place, level.count, level.feature, level.threshold, level.gain, level.default_left,
             level.value, None, None,
         )  # fmt: skip
-        if part.n_nodes == 0:
+        if pending.n_nodes == 0:
             levels.append(grown)
             break
         end = xp.zeros(COUNTS + 2, np.uint64)
-        split, kept, words = candidates.split(task, level, part, end[COUNTS + 1 :])
-        levels.append(grown._replace(kept=kept, words=words))
-        nodes = _children(task, level, part, split, free, n_trees)
+        split, node_entries, words = source.split(task, level, pending, end[COUNTS + 1 :])
+        levels.append(grown._replace(node_entries=node_entries, words=words))
+        nodes = _children(task, level, pending, split, free, n_trees)
         free = level.sample, level.u
-        level, above = _level(task, nodes, level.root_weight, len(levels)), part
+        level, above = _level(task, nodes, level.root_weight, len(levels)), pending
     samples = (level.sample, level.u), free
     even, odd = samples if level.number % 2 == 0 else samples[::-1]
     if small.n_nodes:
-        levels.append(grow_small(task, candidates, small, even, odd, level.root_weight))
-    _collect(task, candidates.projected, levels, ends, (even, odd), batch.trees)
+        levels.append(grow_small(task, source, small, even, odd, level.root_weight))
+    _collect(task, source.projected, levels, ends, (even, odd), batch.trees)
 
 
 def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) -> Level:
-    """Returns a level before its sums are known; without root_weight, of roots."""
+    """Returns the level of some nodes before they have sums; without root_weight the nodes are roots."""
     xp, n_nodes, K = task.xp, len(nodes.first), task.n_outputs
     weight = xp.empty(n_nodes)
     total = xp.zeros((n_nodes, task.n_sums), np.int64) if nodes.total is None else nodes.total
     return Level(
         nodes.first, nodes.count, nodes.tree, nodes.key, weight if root_weight is None else root_weight,
-        nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_words), np.uint64), nodes.unit, total,
+        nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_measures), np.uint64), nodes.unit, total,
         xp.empty((n_nodes if task.fit_targets else 0, K)), weight,
         None if task.fit_targets else task.leaf_rows(n_nodes),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
@@ -161,10 +162,12 @@ def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) 
 
 
 def _pending(
-    task: Task, level: Level, above: Part | None, most: int, small: Small, end: Array
-) -> tuple[Part, int, int]:  # fmt: skip
-    """Returns the pending nodes of a level below a part, the entries that its nodes have kept, and the number
-    of pending nodes of at most `most` samples, which are added to `small` instead."""
+    task: Task, level: Level, above: Pending | None, most: int, small: SmallNodes, end: Array
+) -> tuple[Pending, int, int]:  # fmt: skip
+    """Returns the pending nodes of a level, the number of entries of the nodes above, and of small nodes.
+
+    above: the pending nodes of the level above; None: the level has roots. Nodes of at most `most` samples
+    are added to `small` in place of the pending nodes."""
     xp, n_nodes = task.xp, level.n_nodes
     if above is None and task.has_units:
         task.make_units(level, None)
@@ -172,37 +175,38 @@ def _pending(
         task.measure((INHERITED, SPREAD) if SPREAD in task.stages else (INHERITED,), level, above)
     n_blocks, counts_bins = -(-n_nodes // NODES), task.counts_bins if task.n_bins else 0
     n_large = level.n_samples // (FEW if counts_bins else LARGE)
-    pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, COUNTS), np.int64)
+    marks, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, COUNTS), np.int64)
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
-    part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins, most)
-    task.launch_blocks("settle", n_blocks, task.target, task.limits, level, part, pending, counts, end)
-    task.launch_blocks("list_pending", n_blocks, task.target, level, pending, counts, part, small, end)
-    pending_nodes, samples, large_nodes, runs, n_small, n_units, n_kept = to_numpy(end).tolist()
+    pending = Pending(node, begin, large, run, 0, 0, 0, 0, counts_bins, most)
+    task.launch_blocks("settle", n_blocks, task.target, task.limits, level, pending, marks, counts, end)
+    task.launch_blocks("list_pending", n_blocks, task.target, level, marks, counts, pending, small, end)
+    pending_nodes, samples, large_nodes, runs, n_small, n_units, n_entries = to_numpy(end).tolist()
     if n_units:
-        task.make_units(level, above, pending)
-    part = part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs)
-    return part, n_kept, n_small
+        task.make_units(level, above, marks)
+    pending = pending._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs)
+    return pending, n_entries, n_small
 
 
 def _children(
-    task: Task, level: Level, part: Part, split: Split, free: tuple[Array, Array], n_trees: int
+    task: Task, level: Level, pending: Pending, split: Split, free: tuple[Array, Array], n_trees: int
 ) -> Children:
-    """Returns the children of the nodes of a part, with their samples in `free`."""
-    xp, n_nodes = task.xp, 2 * part.n_nodes
+    """Returns the children of the pending nodes, with their samples in `free`."""
+    xp, n_nodes = task.xp, 2 * pending.n_nodes
     children = Children(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int32),
         xp.empty(n_nodes, np.uint64), *free, xp.empty((n_nodes, UNIT)) if task.has_units else None,
         None if task.has_units else xp.zeros((n_nodes, task.n_sums), np.int64), n_trees,
     )  # fmt: skip
-    task.launch_blocks("move_samples", len(split.tail), task.target, level, part, split, children)
+    task.launch_blocks("move_samples", len(split.tail), task.target, level, pending, split, children)
     return children
 
 
 def _collect(
-    task: Task, projected: bool, levels: list[Grown], ends: Array, by_parity: Any, trees: list[GrownTree]
+    task: Task, projected: bool, levels: list[GrownNodes], ends: Array, by_parity: Any, trees: list[GrownTree]
 ) -> None:  # fmt: skip
-    """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
+    """Appends to `trees` the nodes of all levels, tree by tree, breadth-first. `ends`: where the samples of a
+    tree end."""
     xp, n_trees = task.xp, len(ends)
 
     def joined(name: str) -> Array:
@@ -281,20 +285,22 @@ def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_p
     return value
 
 
-def _entries(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Array, Array]:
-    """Returns where the entries of each node begin, and all entries, of nodes in an order."""
+def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array, Array]:
+    """Returns where the entries of each node begin, and all entries; nodes are in `order`."""
     xp, begins, counts = task.xp, [], []
     index, factor = [xp.empty(0, np.int32)], [xp.empty(0, np.float32)]
     n_entries = 0
     for grown in levels:
-        n_nodes, kept = len(grown.place), grown.kept
-        if kept is None:
-            kept = Kept(xp.zeros(n_nodes, np.int64), xp.zeros(n_nodes, np.int64), index[0], factor[0], None)
-        begins.append(kept.begin + n_entries)
-        counts.append(kept.count)
-        index.append(kept.index)
-        factor.append(kept.factor)
-        n_entries += len(kept.index)
+        n_nodes, node_entries = len(grown.place), grown.node_entries
+        if node_entries is None:
+            node_entries = NodeEntries(
+                xp.zeros(n_nodes, np.int64), xp.zeros(n_nodes, np.int64), index[0], factor[0], None
+            )
+        begins.append(node_entries.begin + n_entries)
+        counts.append(node_entries.count)
+        index.append(node_entries.index)
+        factor.append(node_entries.factor)
+        n_entries += len(node_entries.index)
     begin, count = (xp.concatenate(parts)[order] for parts in (begins, counts))
     entry = xp.zeros(len(order) + 1, np.int64)
     entry[1:] = xp.cumsum(count)
@@ -305,8 +311,8 @@ def _entries(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Arra
     return entry, xp.concatenate(index)[source], xp.concatenate(factor)[source]
 
 
-def _words(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Array]:
-    """Returns how many words the set of each node has, and all words, of nodes in an order."""
+def _words(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array]:
+    """Returns the number of words of each node's set of categories, and all words; nodes are in `order`."""
     xp = task.xp
     if all(grown.words is None for grown in levels):
         return xp.zeros(len(order), np.int64), xp.empty(0, np.uint32)

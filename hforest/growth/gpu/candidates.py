@@ -1,6 +1,7 @@
-"""Candidates of the GPU's nodes, and their splits; builder.py grows trees of them.
+"""The candidate sources of the GPU, which split the pending nodes of a level: columns and projections.
 
-Kernels: gpu.cu, sums.cuh, scan.cuh, counts.cuh; the array module sorts keys.
+builder.py calls them. Kernels: gpu.cu, projections.cuh, node_orders.cuh; of scorers histogram.cuh and
+sorted_scan.cuh. The array module sorts keys.
 """
 
 from collections.abc import Iterable
@@ -19,24 +20,24 @@ from ..bins import Bins
 from ..trees import Objective
 from .structs import (
     COLUMNS,
+    NO_CANDIDATES,
     NO_ENTRIES,
     NO_ORDERS,
-    NO_PAIRS,
-    NO_PROJECTED,
+    NO_PROJECTIONS,
     PLAIN,
     PROJECTIONS,
-    Bits,
+    Candidates,
+    CategorySets,
     Entries,
-    Kept,
+    KeyBits,
     Level,
+    NodeEntries,
     Orders,
-    Pairs,
-    Part,
-    Projected,
+    Pending,
+    Projections,
     Split,
     Target,
-    Words,
-    nothing_kept,
+    no_node_entries,
 )
 
 PACKAGE = Path(__file__).parent.parent
@@ -44,16 +45,16 @@ PACKAGE = Path(__file__).parent.parent
 BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
 (LEAF_VALUES,) = numbers("growth/leaf.h", "HF_LEAF_VALUES")
 (SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
-(NEAR,) = numbers("growth/gpu/scan.cuh", "NEAR")
-EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
-    "growth/gpu/sums.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "WORDS", "UNIT", "TILE"
+(NEAR,) = numbers("growth/gpu/sorted_scan.cuh", "NEAR")
+EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, MEASURES, UNIT, TILE = numbers(
+    "growth/gpu/units.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "MEASURES", "UNIT", "TILE"
 )
 
 COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
 MAX_SUMS = 1 << 24
-"""Sums of all threads of a scan in global memory, if each has many."""
+"""Sums of all threads of a scan together, at most, where they are in global memory."""
 
 
 def _signed(seed: int) -> int:
@@ -67,7 +68,7 @@ def tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
 
 
 class Task(NamedTuple):
-    """What all trees of a call share."""
+    """Labels or targets, criterion and limits of all trees of a call, and how their samples are stored."""
 
     xp: ModuleType
     real: np.dtype
@@ -79,11 +80,11 @@ class Task(NamedTuple):
     scale: int = 0
     """Gains are multiplied by 2**scale."""
     weight_bits: int = 0
-    """Of the weights, if those of all trees are whole and of classes."""
+    """Bits of the greatest weight of a label; 0 for targets and weights that are not whole."""
     n_bins: int = 0
-    """Of columns whose bins are counted (counts.cuh); 0: keys are sorted."""
+    """Number of bins of a column, if histograms are made of them (histogram.cuh); 0: keys are sorted."""
     counts_bins: int = 8
-    """Bytes of a count."""
+    """Bytes of a count of a histogram: 4 or 8."""
 
     @property
     def fit_targets(self) -> bool:
@@ -95,32 +96,32 @@ class Task(NamedTuple):
 
     @property
     def rules(self) -> tuple[Target, int, Limits]:
-        """What kernels that find splits take first."""
+        """The first three arguments of every kernel that scores splits."""
         return self.target, self.criterion, self.limits
 
     @property
     def n_sums(self) -> int:
-        """Of samples: by class or output, and of u."""
+        """Number of sums of a node: one for each class or output, and the sum of u."""
         return self.n_outputs + 1
 
     @property
     def has_units(self) -> bool:
-        """Whether nodes have units (sums.cuh)."""
+        """Whether nodes have units (units.cuh)."""
         return self.fit_targets or not self.target.is_whole
 
     @property
-    def n_words(self) -> int:
-        """Words of what is measured of a node."""
-        return WORDS * (1 + self.n_outputs * self.fit_targets) if self.has_units else 0
+    def n_measures(self) -> int:
+        """Numbers in a node's row of `Level.measured`."""
+        return MEASURES * (1 + self.n_outputs * self.fit_targets) if self.has_units else 0
 
     @property
     def stages(self) -> range:
-        """Those that make units."""
+        """The stages of `measure` that make units (units.cuh)."""
         last = SUMS_OF_Q if self.target.is_whole else SPREAD
         return range(EXTREMES, (last if self.fit_targets else MEANS) + 1)
 
     def measure(
-        self, stages: Iterable[int], level: Level, above: Part | None, wants: Array | None = None
+        self, stages: Iterable[int], level: Level, above: Pending | None, wants: Array | None = None
     ) -> None:
         """Measures the samples of a level below a part, or of those of its nodes that want a unit."""
         begin, n, n_samples = level.first, level.n_nodes, level.n_samples
@@ -130,7 +131,7 @@ class Task(NamedTuple):
         for stage in stages:
             self.launch_blocks("measure", -(-n_samples // TILE), self.target, level, *rest, stage, n_samples)
 
-    def make_units(self, level: Level, above: Part | None, wants: Array | None = None) -> None:
+    def make_units(self, level: Level, above: Pending | None, wants: Array | None = None) -> None:
         """Makes units of the nodes of a level below a part, or of those that want one."""
         self.measure(self.stages, level, above, wants)
         self.launch("finish_units", level.n_nodes, self.target, level, *self._some(wants))
@@ -148,17 +149,17 @@ class Task(NamedTuple):
 
     @property
     def n_counts(self) -> int:
-        """Numbers of a histogram."""
+        """Number of counts of a histogram: those of all bins."""
         return self.n_bins * (self.n_outputs + self.fit_targets + 1 | 1)
 
     @property
     def sum_bytes(self) -> int:
-        """Of a block: the sums of its threads."""
+        """Bytes of the sums of the threads of a block that scores bins."""
         return 8 * BLOCK * (self.n_outputs | 1)
 
     @property
     def count_bytes(self) -> int:
-        """Of a block that counts bins: sums and a histogram."""
+        """Bytes of `block_memory` of a block that counts bins: sums of threads, then a histogram."""
         return self.sum_bytes + self.counts_bins * self.n_counts
 
     def launch_blocks(self, name: str, n_blocks: int, *args: Any, n_bytes: int = 0) -> None:
@@ -181,7 +182,7 @@ def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_de
 
 
 class Columns(NamedTuple):
-    """Candidates that are columns of bins."""
+    """Columns of bins, the candidates of ColumnSource: a struct of gpu.cu."""
 
     bins: Array | None
     low: Array | None
@@ -195,73 +196,84 @@ class Columns(NamedTuple):
     n_sampled: int
 
     def split(
-        self, task: Task, level: Level, part: Part, orders: Orders, column: Array, kept: Kept
-    ) -> tuple[Pairs, Split]:
+        self,
+        task: Task,
+        level: Level,
+        pending: Pending,
+        orders: Orders,
+        column: Array,
+        node_entries: NodeEntries,
+    ) -> tuple[Candidates, Split]:
         """Splits nodes by sampled columns, which go to `column` (OUT)."""
-        xp, n_nodes, slots = task.xp, part.n_nodes, self.n_sampled * orders.n_orders
+        xp, n_nodes, slots = task.xp, pending.n_nodes, self.n_sampled * orders.n_orders
         swap = xp.empty((n_nodes, self.n_columns), np.int32)
-        task.both("draw_columns", part.n_large, n_nodes, self, level, part, orders, swap, column)
+        task.both("draw_columns", pending.n_large, n_nodes, self, level, pending, orders, swap, column)
         if orders.place is not None:
             task.launch(
-                "order_columns", n_nodes * self.n_sampled, task.target, self, level, part, orders, column
+                "order_columns", n_nodes * self.n_sampled, task.target, self, level, pending, orders, column
             )
         if task.n_bins:
-            pairs = self._counted(task, level, part, column)
+            candidates = self._counted(task, level, pending, column)
         else:
             bits = _bits(task, orders, n_nodes * slots, max(1, (self.n_bins - 1).bit_length()), 32)
-            key = xp.empty(part.n_samples * slots, np.uint64)
+            key = xp.empty(pending.n_samples * slots, np.uint64)
             task.launch(
-                "bin_keys", len(key), self, task.target, level, part, slots, orders, bits, column, key
+                "bin_keys", len(key), self, task.target, level, pending, slots, orders, bits, column, key
             )
-            pairs = _pairs(task, part, key, bits, slots)
-        return pairs, _best_splits(task, level, part, pairs, self, orders, column, NO_ENTRIES, kept)
+            candidates = _candidates_of(task, pending, key, bits, slots)
+        return candidates, _best_splits(
+            task, level, pending, candidates, self, orders, column, NO_ENTRIES, node_entries
+        )
 
-    def _counted(self, task: Task, level: Level, part: Part, column: Array) -> Pairs:
+    def _counted(self, task: Task, level: Level, pending: Pending, column: Array) -> Candidates:
         """Returns pairs with their splits, from histograms."""
         xp, slots, n_bytes = task.xp, self.n_sampled, task.count_bytes
-        n_pairs = part.n_nodes * slots
-        score, n_right, greatest = (xp.empty(n_pairs, np.uint64) for _ in range(3))
-        pairs = NO_PAIRS._replace(
-            score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_pairs), slots=slots
+        n_candidates = pending.n_nodes * slots
+        score, n_right, greatest = (xp.empty(n_candidates, np.uint64) for _ in range(3))
+        candidates = NO_CANDIDATES._replace(
+            score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_candidates), slots=slots
         )
-        chunks = xp.empty(part.n_runs * slots * task.n_counts * task.counts_bins // 4, np.uint32)
+        chunks = xp.empty(pending.n_runs * slots * task.n_counts * task.counts_bins // 4, np.uint32)
         task.launch_blocks(
-            "count_bins", part.n_runs * slots, self, task.target, level, part, slots, column, chunks,
+            "count_bins", pending.n_runs * slots, self, task.target, level, pending, slots, column, chunks,
             n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(
-            "score_bins", part.n_large * slots, *task.rules, level, part, pairs, self, column,
+            "score_bins", pending.n_large * slots, *task.rules, level, pending, candidates, self, column,
             chunks, n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(
-            "compare_bins", part.n_nodes, *task.rules, level, part, pairs, self, column,
+            "compare_bins", pending.n_nodes, *task.rules, level, pending, candidates, self, column,
             n_bytes=task.sum_bytes,
         )  # fmt: skip
-        return pairs
+        return candidates
 
 
 NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
-"""Of splits on projections."""
+"""Where candidates are projections."""
 
 
-class OfBlock(NamedTuple):
-    """Candidates of the nodes that a block grows to their leaves, with room for the orders of so many."""
+class BlockSource(NamedTuple):
+    """What a candidate source gives to blocks that grow small nodes to their leaves."""
 
     columns: Columns
     orders: Orders
-    projected: Projected
+    projected: Projections
     value_bits: int
-    """Of keys."""
+    """Bits of a bin or value in a key."""
     max_entries: int
+    """Entries of a projection, at most; 0 for columns."""
 
 
 class Kinds(NamedTuple):
     """Which columns have missing values, and which hold categories."""
 
     missing: Array | None = None
+    """(n_columns,) int64: the bin of missing values of a column, or -1; None: no column has any."""
     categorical: Array | None = None
+    """(n_columns,) uint8: whether bins of a column are categories; None: those of no column are."""
     max_words: int = 0
-    """Words of the largest set of categories."""
+    """Words of 32 bits that hold a set of all categories of the column with most."""
 
 
 class ColumnSource(NamedTuple):
@@ -280,7 +292,7 @@ class ColumnSource(NamedTuple):
         return task._replace(n_bins=self.columns.n_bins) if plain else task
 
     def _n_orders(self, task: Task) -> int:
-        """Orders of a column, at most."""
+        """Returns the maximum number of orders in which a node scans a column."""
         if self.kinds.missing is None or task.random_thresholds:
             return 1
         one_output = task.n_outputs <= (1 if task.fit_targets else 2)
@@ -312,27 +324,29 @@ class ColumnSource(NamedTuple):
             axis=xp.empty((*shape[:2], 3, task.n_outputs)),
         )  # fmt: skip
 
-    def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, Words | None]:
-        """Splits nodes and returns their sets of categories."""
-        xp, n_nodes, slots = task.xp, part.n_nodes, self.slots(task)
+    def split(
+        self, task: Task, level: Level, pending: Pending, end: Array
+    ) -> tuple[Split, NodeEntries, CategorySets | None]:
+        """Splits the pending nodes and returns their sets of categories, if columns have categories."""
+        xp, n_nodes, slots = task.xp, pending.n_nodes, self.slots(task)
         orders = self._orders(task, n_nodes)
-        column, none = xp.empty((n_nodes, slots), np.int32), nothing_kept(xp, 0, end)
-        pairs, split = self.columns.split(task, level, part, orders, column, none)
+        column, none = xp.empty((n_nodes, slots), np.int32), no_node_entries(xp, 0, end)
+        candidates, split = self.columns.split(task, level, pending, orders, column, none)
         if not self.kinds.max_words:
             return split, none, None
-        words = Words(
+        words = CategorySets(
             xp.zeros(level.n_nodes, np.int64), xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32)
         )
         task.launch(
-            "category_words", n_nodes, self.columns, level, part, pairs, split, column, orders,
+            "category_words", n_nodes, self.columns, level, pending, candidates, split, column, orders,
             self.kinds.max_words, words.word, words.count,
         )  # fmt: skip
         return split, none, words
 
-    def of_block(self, task: Task, n_nodes: int) -> OfBlock | None:
+    def block_source(self, task: Task, n_nodes: int) -> BlockSource | None:
         if self.kinds.categorical is not None:  # the orders of categories take many bytes a node
             return None
-        return OfBlock(self.columns, self._orders(task, n_nodes), NO_PROJECTED, 32, 0)
+        return BlockSource(self.columns, self._orders(task, n_nodes), NO_PROJECTIONS, 32, 0)
 
 
 # -------------------------------------------------------------------------------------------------- splits
@@ -355,7 +369,7 @@ def kinds_of(bins: Bins) -> Kinds:
     return Kinds(bins.missing, bins.categorical.view(np.uint8), max_words)
 
 
-class Projections(NamedTuple):
+class ProjectionSource(NamedTuple):
     """Candidates that are projections of x."""
 
     x: Array
@@ -386,70 +400,76 @@ class Projections(NamedTuple):
             flipped=task.xp.zeros(n_nodes, np.int32),
         )  # fmt: skip
 
-    def of_block(self, task: Task, n_nodes: int) -> OfBlock:
+    def block_source(self, task: Task, n_nodes: int) -> BlockSource:
         d = self.distribution
-        x = Projected(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
-        return OfBlock(NO_COLUMNS, self._orders(task, n_nodes), x, 8 * task.real.itemsize, d.max_entries)
+        x = Projections(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
+        return BlockSource(NO_COLUMNS, self._orders(task, n_nodes), x, 8 * task.real.itemsize, d.max_entries)
 
-    def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, None]:
+    def split(
+        self, task: Task, level: Level, pending: Pending, end: Array
+    ) -> tuple[Split, NodeEntries, None]:
         """Splits nodes and returns the entries of their projections."""
         xp, n_nodes, slots, max_entries = (
-            task.xp, part.n_nodes, self.slots(task), self.distribution.max_entries
+            task.xp, pending.n_nodes, self.slots(task), self.distribution.max_entries
         )  # fmt: skip
         orders = self._orders(task, n_nodes)
-        n_pairs = n_nodes * slots
+        n_candidates = n_nodes * slots
         entries = Entries(
-            xp.empty((n_pairs, max_entries), np.int32), xp.empty((n_pairs, max_entries), np.float32),
-            xp.empty(n_pairs, np.int64), max_entries,
+            xp.empty((n_candidates, max_entries), np.int32),
+            xp.empty((n_candidates, max_entries), np.float32), xp.empty(n_candidates, np.int64), max_entries,
         )  # fmt: skip
         task.launch(
-            "draw_projections", n_pairs, self.numbers, self.groups, self.distribution.density,
-            self.distribution.zero_probability, level, part, slots, orders, entries,
+            "draw_projections", n_candidates, self.numbers, self.groups, self.distribution.density,
+            self.distribution.zero_probability, level, pending, slots, orders, entries,
         )  # fmt: skip
-        n_keys, double = part.n_samples * slots, task.real.itemsize == 8
-        key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
-        bits = _bits(task, orders, n_pairs, *(64, 64) if double else (32, 32))
+        n_keys, double = pending.n_samples * slots, task.real.itemsize == 8
+        key, candidate = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
+        bits = _bits(task, orders, n_candidates, *(64, 64) if double else (32, 32))
         task.launch(
-            "value_keys", n_keys, self.x, self.x.shape[1], task.target, level, part, slots, entries, orders,
-            bits, key, pair,
+            "value_keys", n_keys, self.x, self.x.shape[1], task.target, level, pending, slots, entries,
+            orders, bits, key, candidate,
         )  # fmt: skip
-        pairs = _pairs(task, part, key, bits, slots)
-        if double and pairs.order is not None:
-            pairs = pairs._replace(order=pairs.order[xp.argsort(pair[pairs.order], kind="stable")])
-        kept = nothing_kept(xp, level.n_nodes, end, n_nodes * max_entries)
+        candidates = _candidates_of(task, pending, key, bits, slots)
+        if double and candidates.order is not None:
+            candidates = candidates._replace(
+                order=candidates.order[xp.argsort(candidate[candidates.order], kind="stable")]
+            )
+        node_entries = no_node_entries(xp, level.n_nodes, end, n_nodes * max_entries)
         no_column = xp.empty(0, np.int32)
-        split = _best_splits(task, level, part, pairs, NO_COLUMNS, orders, no_column, entries, kept)
-        return split, kept, None
+        split = _best_splits(
+            task, level, pending, candidates, NO_COLUMNS, orders, no_column, entries, node_entries
+        )
+        return split, node_entries, None
 
 
-def _bits(task: Task, orders: Orders, n_pairs: int, packed: int, alone: int) -> Bits:
+def _bits(task: Task, orders: Orders, n_candidates: int, packed: int, alone: int) -> KeyBits:
     """Returns the bits of keys, whose values have `packed` of them, or `alone` beside the pair alone.
 
     Labels and weights are in the keys if they are whole weights and fit.
     """
-    bits = Bits(task.weight_bits, (task.n_outputs - 1).bit_length(), packed)
+    bits = KeyBits(task.weight_bits, (task.n_outputs - 1).bit_length(), packed)
     plain = task.weight_bits and orders.kind == PLAIN and not task.random_thresholds
-    return bits if plain and sum(bits) + n_pairs.bit_length() <= 64 else Bits(0, 0, alone)
+    return bits if plain and sum(bits) + n_candidates.bit_length() <= 64 else KeyBits(0, 0, alone)
 
 
-def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
+def _candidates_of(task: Task, pending: Pending, key: Array, bits: KeyBits, slots: int) -> Candidates:
     """Returns the pairs of a part, sorted, before their splits are known."""
-    xp, n_pairs = task.xp, part.n_nodes * slots
+    xp, n_candidates = task.xp, pending.n_nodes * slots
     in_order, order, greatest, threshold, flipped = (None,) * 5
-    n_sums = n_pairs
+    n_sums = n_candidates
     if task.random_thresholds:
-        greatest, threshold = xp.empty(n_pairs, np.uint64), xp.empty(n_pairs)
-        flipped = xp.empty(n_pairs if task.has_defaults else 0, np.int32)
+        greatest, threshold = xp.empty(n_candidates, np.uint64), xp.empty(n_candidates)
+        flipped = xp.empty(n_candidates if task.has_defaults else 0, np.int32)
     elif bits.weight:
         in_order = key.copy()
         in_order.sort()
     else:
         order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
     if not task.random_thresholds:
-        n_sums = _n_threads(task, n_pairs) if task.n_outputs > NEAR else 0
-    score, n_right = xp.zeros(n_pairs, np.uint64), xp.zeros(n_pairs, np.uint64)
+        n_sums = _n_threads(task, n_candidates) if task.n_outputs > NEAR else 0
+    score, n_right = xp.zeros(n_candidates, np.uint64), xp.zeros(n_candidates, np.uint64)
     left = xp.empty((n_sums, task.n_outputs), np.int64)
-    return Pairs(
+    return Candidates(
         key, in_order, order, left, score, n_right, greatest, threshold, flipped, slots, bits.weight,
         bits.label, bits.value,
     )  # fmt: skip
@@ -460,50 +480,52 @@ def _n_threads(task: Task, n: int) -> int:
     return n if task.n_outputs <= NEAR else min(n, max(1, MAX_SUMS // task.n_outputs))
 
 
-def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
+def _scan(task: Task, level: Level, pending: Pending, candidates: Candidates) -> None:
     """Writes the best thresholds of pairs."""
-    xp, slots, n_pairs = task.xp, pairs.slots, part.n_nodes * pairs.slots
-    rules = (*task.rules, level, part, pairs)
-    n_runs = part.n_runs * slots
+    xp, slots, n_candidates = task.xp, candidates.slots, pending.n_nodes * candidates.slots
+    rules = (*task.rules, level, pending, candidates)
+    n_runs = pending.n_runs * slots
     start, best, place = (
         xp.empty((n_runs, task.n_sums), np.int64),
         xp.empty(n_runs, np.uint64),
         xp.empty(n_runs, np.int64),
     )
-    task.launch("count_runs", n_runs, task.target, level, part, pairs, start)
-    task.launch_blocks("start_runs", part.n_large * slots, task.target, part, pairs, start)
-    n_threads = n_runs + n_pairs if task.n_outputs <= NEAR else _n_threads(task, n_pairs)
+    task.launch("count_runs", n_runs, task.target, level, pending, candidates, start)
+    task.launch_blocks("start_runs", pending.n_large * slots, task.target, pending, candidates, start)
+    n_threads = n_runs + n_candidates if task.n_outputs <= NEAR else _n_threads(task, n_candidates)
     task.launch("score_runs", n_threads, *rules, n_threads, start, best, place)
-    task.launch("first_best", n_runs, level, part, pairs, best, place)
+    task.launch("first_best", n_runs, level, pending, candidates, best, place)
 
 
 def _best_splits(
-    task: Task, level: Level, part: Part, pairs: Pairs, columns: Columns, orders: Orders, column: Array,
-    entries: Entries, kept: Kept,
+    task: Task, level: Level, pending: Pending, candidates: Candidates, columns: Columns, orders: Orders,
+    column: Array, entries: Entries, node_entries: NodeEntries,
 ) -> Split:  # fmt: skip
     """Returns the split of each node and the side of each sample."""
-    xp, n_nodes = task.xp, part.n_nodes
+    xp, n_nodes = task.xp, pending.n_nodes
     split = Split(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), xp.empty(n_nodes, np.int64),
-        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // SIDES), np.int64),
+        xp.empty(pending.n_samples, np.uint8), xp.empty(-(-pending.n_samples // SIDES), np.int64),
     )  # fmt: skip
     if task.random_thresholds:
         task.launch(
-            "random_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs, columns, orders, column
+            "random_splits", n_nodes * candidates.slots, *task.rules, level, pending, candidates, columns,
+            orders, column,
         )  # fmt: skip
     elif not task.n_bins:
-        _scan(task, level, part, pairs)
+        _scan(task, level, pending, candidates)
     task.launch(
-        "pick_splits", n_nodes, *task.rules, level, part, pairs, columns, orders, column, entries, split, kept
+        "pick_splits", n_nodes, *task.rules, level, pending, candidates, columns, orders, column, entries,
+        split, node_entries,
     )  # fmt: skip
-    sides(task, level, part, split, pairs, columns, orders, column)
+    sides(task, level, pending, split, candidates, columns, orders, column)
     return split
 
 
 def sides(
-    task: Task, level: Level, part: Part, split: Split, pairs: Pairs = NO_PAIRS,
+    task: Task, level: Level, pending: Pending, split: Split, candidates: Candidates = NO_CANDIDATES,
     columns: Columns = NO_COLUMNS, orders: Orders = NO_ORDERS, column: Array | None = None,
 ) -> None:  # fmt: skip
     """Writes the side of each sample, unless it is known (no pairs), and counts those on the right."""
     column = task.xp.empty(0, np.int32) if column is None else column
-    task.launch_blocks("sides", len(split.tail), level, part, pairs, columns, orders, column, split)
+    task.launch_blocks("sides", len(split.tail), level, pending, candidates, columns, orders, column, split)

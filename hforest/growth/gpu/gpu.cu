@@ -1,23 +1,35 @@
-// Trees grow level by level. A level has two nodes for each node of the previous level: its children or, if it became a
-// leaf, two empty places without samples. The nodes that are to be split are pending. A pair is a pending node with one
-// of its candidates:
+// The tree builder of the GPU: trees grow together, level by level, and a level is a few launches for all trees.
 //
-//     sample, u                | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
-//                                                                     ascending; nodes divide the place of their
-//                                                                     parent, in the other of two arrays
-//     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
-//                                                                     candidate (slot); part.begin: no gaps
+// A level has two nodes for each node of the previous level: its children or, if it became a leaf, two empty places
+// without samples. So the children of a node lie at twice its place, and the host lays out no level. The nodes that are
+// to be split are pending. A candidate is a column or a projection whose splits a pending node compares; a node has
+// `slots` candidates:
 //
-// The samples of a pair have keys (bins or values), which the array module sorts. scan.cuh scans the thresholds of
-// pairs. Bins of a byte are counted instead (counts.cuh). One thread per node picks the split. Sums are integers
-// (sums.cuh), so they have no order. The random numbers of a node depend only on its key, so the trees are those of the
-// other backends.
-// The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
-// level. A large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
-// processes a small node.
-// A block grows a node of few samples to its leaves (small.cuh).
-// Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment says so, workspace. Members
-// of structs are IN, except in the kernels that their comments name.
+//     sample, u   | node 0 | node 1 |  node 3 ...        first[v], count[v]: the samples of node v, ascending; nodes
+//                                                        divide the place of their parent, in the other of two arrays
+//     key         | node 0, slot 0 | node 0, slot 1 | node 1, slot 0 ...
+//                                                        of the samples of pending nodes, once for each candidate;
+//                                                        pending.begin: no gaps
+//
+// The files, by what they do in a level:
+//
+//     units.cuh               sums of nodes as integers, in any order
+//     levels.cuh              settle, list_pending: leaves, and the list of pending nodes; move_samples: children
+//     gpu.cu                  draw_columns, bin_keys: candidates that are columns of bins (the column source)
+//     projections.cuh         candidates that are projections of x (the projection source)
+//     node_orders.cuh         orders of columns with missing values, and of categories
+//     histogram.cuh           scorers of bins of a byte: histogram and pairwise
+//     sorted_scan.cuh         scorer of sorted keys
+//     gpu.cu                  random_splits: one random threshold of a candidate; pick_splits: the split of a node
+//     small_nodes.cuh         grow_small, grow_counted: a block does all of this for a node of few samples
+//
+// Kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per level. A
+// large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
+// processes any other. One list of large nodes serves all kernels. The random numbers of a node depend only on its key,
+// and sums are integers, so the trees are those of the other backends.
+//
+// A comment at a function says what it writes. const arguments are IN; others are OUT or, where a comment says so,
+// workspace. Members of structs are IN, except in the kernels that their comments name.
 
 #include "core/keys.cuh"
 #include "core/projections.h"
@@ -30,134 +42,145 @@ constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads per block
 constexpr size LARGE = 256; // samples of a node that one thread processes, at most
 constexpr size FEW = 32; // the same where bins are counted
-constexpr size CHUNK = 4096, CHUNKS = 64; // where bins are counted: samples per chunk of a pair; the most chunks per pair
+constexpr size CHUNK = 4096, CHUNKS = 64; // of a large node whose bins are counted: samples of a chunk; chunks, at most
 
-// The learning target: labels or targets. has_labels distinguishes the two, because an empty CuPy array is null too.
+// The labels or targets of all samples, and their weights in each tree. An empty CuPy array is null, so has_labels says
+// which of the two there are.
 struct Target {
     const int *labels;          // (n,) if has_labels
     const double *targets;      // (n, n_outputs) if not
-    size *q;                    // (n_trees, n, n_outputs) of targets, in the unit of a sample's node; OUT of measure
+    size *q;                    // (n_trees, n, n_outputs): targets as integers in the units of nodes; OUT of measure
     const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
-    size has_labels, n_outputs, n, is_whole; // is_whole: those of all trees
+    size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
 };
 
-// Limits of the growth of trees.
+// The limits that a node must keep to be split.
 struct Limits {
     size max_depth, min_samples_split, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
 };
 
-// The nodes of a level and their samples.
+// The nodes of a level, of all trees, and their samples.
 struct Level {
     const size *first;              // (n_nodes,): position of a node's first sample
     const size *count;              // (n_nodes,): number of its samples; 0: there is no such node
     const int *tree;                // (n_nodes,); n_trees: there is no such node
-    const unsigned long long *key;  // (n_nodes,): of random numbers
-    const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
-    const int *sample;              // (n_samples,)
-    size *u;                        // (n_samples,); OUT of measure
-    unsigned long long *measured;   // (n_nodes, ..), 0 before: see sums.cuh; or empty
-    double *unit;                   // (n_nodes, UNIT): see sums.cuh; or empty; OUT of finish_units
-    size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, and of u
-    double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of settle and finish_units
-    double *weight;                 // (n_nodes,): of the samples; OUT of settle and finish_units
+    const unsigned long long *key;  // (n_nodes,): the key of a node's random numbers
+    const double *root_weight;      // (n_trees,): weights of the roots; in the level of roots the same as `weight`
+    const int *sample;              // (n_samples,): number of a sample; the samples of a node are neighbours
+    size *u;                        // (n_samples,): weight of a sample in its node's unit; OUT of measure
+    unsigned long long *measured;   // (n_nodes, n_measures), 0 before, or empty: extremes and sums for units;
+                                    // OUT of measure
+    double *unit;                   // (n_nodes, UNIT), or empty: units of nodes; OUT of finish_units
+    size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, then the sum of u;
+                                    // OUT of measure, and of labels with whole weights OUT of move_samples
+    double *__restrict__ mean;      // (n_nodes, n_outputs), empty for labels: q per u; OUT of settle and finish_units
+    double *weight;                 // (n_nodes,): weight of the samples of a node; OUT of settle and finish_units
     real *__restrict__ value;       // (n_nodes, ..): rows as leaves (leaf.h); null for targets of nodes that are none;
                                     // OUT of settle and finish_units for labels, of write_leaves for targets
-    int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
-    double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
-    double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
-    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or empty; OUT of pick_splits
-    size *__restrict__ place;       // (n_nodes,): see NOWHERE; OUT of settle; of small nodes OUT of list_pending
-    size n_nodes, n_samples, number;
+    int *__restrict__ feature;      // (n_nodes,): feature of the split, -1 of a leaf; OUT of settle and pick_splits
+    double *__restrict__ threshold; // (n_nodes,): threshold of the split, 0 of a leaf; OUT of settle and pick_splits
+    double *__restrict__ gain;      // (n_nodes,): gain of the split, 0 of a leaf; OUT of settle and pick_splits
+    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before, or empty: bits of core/defaults.h; OUT of
+                                              // pick_splits
+    size *__restrict__ place;       // (n_nodes,): place of a node in its tree, or NOWHERE (levels.cuh); OUT of settle
+                                    // and, of nodes that become small nodes, of list_pending
+    size n_nodes, n_samples, number; // number: the depth of the nodes
 };
 
 // The pending nodes of a level; OUT of list_pending.
-struct Part {
-    size *__restrict__ node;  // (n_nodes,): their numbers in the level
-    size *__restrict__ begin; // (n_nodes + 1,): number of samples before each node
-    size *__restrict__ large; // (n_large,): those of them that are large
-    size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
+struct Pending {
+    size *__restrict__ node;  // (n_nodes,): number of a pending node in the level
+    size *__restrict__ begin; // (n_nodes + 1,): number of samples of the pending nodes before each
+    size *__restrict__ large; // (n_large,): index in `node` of each large node
+    size *__restrict__ run;   // (n_large + 1,): number of runs, or chunks, of a slot before each large node
     size n_nodes, n_samples, n_large, n_runs;
-    // Bytes of a count, where large nodes have more than FEW samples and runs are chunks, or 0; IN of list_pending.
-    size counts_bins;
-    size small;       // samples of a small node, at most, which is not listed here: small.cuh; IN of list_pending
+    size counts_bins; // bytes of a histogram's count, or 0: bins are not counted; IN of list_pending
+    size small;       // samples of a small node, at most, which is not listed here: small_nodes.cuh; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
 struct Children {
-    size *__restrict__ first;             // (2 n_nodes,) of the part
-    size *__restrict__ count;             // (2 n_nodes,)
-    int *__restrict__ tree;               // (2 n_nodes,)
-    unsigned long long *__restrict__ key; // (2 n_nodes,)
-    int *__restrict__ sample;             // (n_samples,) of the level
-    size *__restrict__ u;                 // (n_samples,)
-    double *__restrict__ unit;            // (2 n_nodes, UNIT): of the parents; or empty
-    size *__restrict__ total;             // (2 n_nodes, n_outputs + 1), 0 before: of nodes without units; else null
+    size *__restrict__ first;             // (2 n,) where n nodes are pending: as in the Level of the children
+    size *__restrict__ count;             // (2 n,)
+    int *__restrict__ tree;               // (2 n,)
+    unsigned long long *__restrict__ key; // (2 n,)
+    int *__restrict__ sample;             // (n_samples,) of the level above
+    size *__restrict__ u;                 // (n_samples,) of the level above
+    double *__restrict__ unit;            // (2 n, UNIT), or empty: units of the parents
+    size *__restrict__ total;             // (2 n, n_outputs + 1), 0 before: sums by class and, 0 yet, of u; null if
+                                          // nodes have units
     size n_trees;
 };
 
-// The small nodes, each of which a block grows to its leaves (small.cuh); OUT of list_pending.
-struct Small {
-    size *__restrict__ first; // (n_nodes,), as in Level
-    size *__restrict__ count;
-    int *__restrict__ tree;
-    unsigned long long *__restrict__ key;
-    int *__restrict__ depth;
-    double *__restrict__ unit;
-    size n_nodes;             // nodes listed before; IN of list_pending
+// The small nodes, each of which a block grows to its leaves (small_nodes.cuh); OUT of list_pending.
+struct SmallNodes {
+    size *__restrict__ first;             // (n_nodes,), as in the Level from which a node comes, and so on
+    size *__restrict__ count;             // (n_nodes,)
+    int *__restrict__ tree;               // (n_nodes,)
+    unsigned long long *__restrict__ key; // (n_nodes,)
+    int *__restrict__ depth;              // (n_nodes,): the number of that level
+    double *__restrict__ unit;            // (n_nodes, UNIT), or null
+    size n_nodes;                         // number of nodes that earlier levels listed; IN of list_pending
 };
 
-// Columns of bins. Columns are contiguous or, for windows, overlap in one row. low and high: least and greatest value
-// of each bin. width: bytes per bin.
+// Columns of bins: the candidates of the column source. Columns are contiguous or, for windows, overlap in one row.
 struct Columns {
     const unsigned char *bins; // (n_columns, n), or (1, size of x) for windows
-    const double *low;         // (n_columns, n_bins), or (1, n_bins) for windows; null for projections
-    const double *high;        // as low
+    const double *low;         // (n_columns, n_bins), or (1, n_bins) for windows: the least value of each bin; null for
+                               // projections
+    const double *high;        // as low: the greatest value of each bin
     const size *base;          // (n,): position of a sample; null: no windows
     const size *offset;        // (n_columns,): position of a feature relative to the sample's; or null
-    size width, n, n_columns, n_bins, n_sampled;
+    size width, n, n_columns, n_bins, n_sampled; // width: bytes of a bin; n_sampled: columns that a node samples
 };
 
-// The entries of the projections of pairs; OUT of draw_projections.
+// The entries of the projections that pending nodes compare; OUT of draw_projections.
 struct Entries {
-    int *__restrict__ index;      // (n_pairs, max_entries)
-    float *__restrict__ weight;   // (n_pairs, max_entries)
-    size *__restrict__ n_entries; // (n_pairs,)
+    int *__restrict__ index;      // (n_candidates, max_entries): feature of an entry
+    float *__restrict__ weight;   // (n_candidates, max_entries): factor of that feature
+    size *__restrict__ n_entries; // (n_candidates,): number of entries of a candidate
     size max_entries;
 };
 
-// The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
-// written by random_splits. For whole class weights, keys have label and weight of the sample in their low bits and
-// are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
-// they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
-struct Pairs {
-    const unsigned long long *key;              // (n_samples * slots,); or null
-    const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
-    const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
-    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
-    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`; 0 before, except with counts; OUT
-    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before as score; OUT
-    unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
-    double *__restrict__ threshold;             // (n_pairs,); OUT
-    int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
+// The candidates of the pending nodes, `slots` per node, and their splits: of all thresholds the best, written by a
+// scorer, or a random one, written by random_splits. Keys of labels with whole weights have label and weight of the
+// sample in their low bits and are sorted themselves; the scan reads others by `order`. Where bins are counted there
+// are no keys, and `greatest` is a bin.
+struct Candidates {
+    const unsigned long long *key;              // (n_samples * slots,), or null: keys in the order of the samples
+    const unsigned long long *sorted;           // (n_samples * slots,), or null: the keys in ascending order
+    const size *order;                          // (n_samples * slots,), or null: index of the e-th key in that order
+    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs); of random splits
+                                                // (n_candidates, n_outputs)
+    unsigned long long *__restrict__ score;     // (n_candidates,): score of the split, as `ordered`; OUT of the scorer,
+                                                // and 0 before except where bins are counted
+    unsigned long long *__restrict__ n_right;   // (n_candidates,): samples on the right, 0: no split; OUT, as score
+    unsigned long long *__restrict__ greatest;  // (n_candidates,), or null: the greatest key, or bin, that goes left;
+                                                // OUT of random_splits, score_bins, compare_bins
+    double *__restrict__ threshold;             // (n_candidates,), or null: the threshold; OUT, as greatest
+    int *__restrict__ flipped;                  // (n_candidates,), or null: whether keys up to the greatest go right;
+                                                // OUT of random_splits
     size slots, weight_bits, label_bits, value_bits;
 };
 
-// The splits of the nodes of a part; OUT of pick_splits.
+// The splits of the pending nodes; OUT of pick_splits.
 struct Split {
-    size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
-    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key that goes left
-    size *__restrict__ n_left;                 // (n_nodes,): samples on the left; -1: no split
-    unsigned char *__restrict__ right;         // (n_samples,) of the part: whether a sample goes right; OUT of sides
-    size *__restrict__ tail;                   // (tiles of samples,): those on the right in the last node; OUT of sides
+    size *__restrict__ chosen;                 // (n_nodes,): the candidate with the best score, or -1
+    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key, or bin, that goes left
+    size *__restrict__ n_left;                 // (n_nodes,): number of samples on the left; -1: no split
+    unsigned char *__restrict__ right;         // (n_samples,) of pending nodes: whether a sample goes right; OUT of
+                                               // sides
+    size *__restrict__ tail;                   // (n_tiles,): samples in a tile of its last node that go right; OUT of
+                                               // sides
 };
 
-// Entries of the projections of nodes, contiguous per node, in any order of nodes; OUT of pick_splits.
-struct Kept {
+// The entries of the projections that split nodes: contiguous per node, in any order of nodes; OUT of pick_splits.
+struct NodeEntries {
     size *__restrict__ begin;             // (n_nodes of the level,): position of a node's first entry
     size *__restrict__ count;             // (n_nodes of the level,), 0 before
-    int *__restrict__ index;              // (n_nodes of the part * max_entries,) at most
+    int *__restrict__ index;              // (n_nodes of the pending nodes * max_entries,) at most
     float *__restrict__ factor;           // as index
     unsigned long long *__restrict__ end; // (1,), 0 before: number of entries of all nodes
 };
@@ -178,7 +201,8 @@ extern "C" __global__ void bootstrap_counts(
     if (i >= n_trees * n_draws) return;
     const size tree = i / n_draws, at = i % n_draws;
     const hf_draw draw = hf_philox(key[tree], (uint64_t)at, HF_STREAM_BOOTSTRAP);
-    for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
+    for (size j = 0; j < 4 && 4 * at + j < n; ++j)
+        atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
 // Writes to counts (n_trees, n) the Poisson counts of a tree for the rows from first_row on.
@@ -205,7 +229,7 @@ __device__ static inline size segment(const size *start, size n, size i) {
 // Returns whether a node of n samples is large.
 __device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
 
-#include "growth/gpu/sums.cuh"
+#include "growth/gpu/units.cuh"
 
 // ---------------------------------------------------------------------------------------------- candidates
 
@@ -220,7 +244,7 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns the position of a column's row in low and high.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
-#include "growth/gpu/orders.cuh"
+#include "growth/gpu/node_orders.cuh"
 
 // Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: a single thread, or all of a
 // block.
@@ -250,21 +274,21 @@ __device__ static inline bool varies(const Columns &c, size column, const int *s
 // without replacement by a Fisher-Yates shuffle, whose swaps are not made but looked up backwards in the workspace
 // `swap` (n_nodes, n_columns). If none of the first n_sampled columns varies in the node, the next one that varies
 // takes the first place. A column is in the slots of all orders in which it may be scanned. Columns that do not vary
-// have no threshold; they are left out if draws or orders depend on it. This is node a of the part. Thread `lane` of
+// have no threshold; they are left out if draws or orders depend on it. This is pending node a. Thread `lane` of
 // `lanes` calls it: all of a block for a large node, else a single thread.
 __device__ static inline void draw_columns_of(
-    const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ swap,
+    const Columns &c, const Level &level, const Pending &pending, const Orders &o, int *__restrict__ swap,
     int *__restrict__ column, size a, size lane, size lanes
 ) {
     const bool by_block = lanes > 1;
-    const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
-    if (!by_block && is_large(n, part.counts_bins)) return;
+    const size v = pending.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
+    if (!by_block && is_large(n, pending.counts_bins)) return;
     const int *sample = level.sample + level.first[v];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
     if (lane == 0)
         for (size i = 0; i < slots; ++i) mine[i] = -1;
     bool some = false;
-    hf_draw draw = {{0, 0, 0, 0}};
+    hf_draw draw = {};
     for (size i = 0; i < c.n_columns && (i < c.n_sampled || !some); ++i) {
         if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), HF_STREAM_CANDIDATES);
         size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
@@ -286,64 +310,67 @@ __device__ static inline void draw_columns_of(
 
 // Draws the columns of all nodes. One block per large node, one thread per small node.
 extern "C" __global__ void draw_columns(
-    Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
+    Columns c, Level level, Pending pending, Orders o, int *__restrict__ swap, int *__restrict__ column
 ) {
-    const bool by_block = (size)blockIdx.x < part.n_large;
+    const bool by_block = (size)blockIdx.x < pending.n_large;
     const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
-    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
-    if (a < part.n_nodes) draw_columns_of(c, level, part, o, swap, column, a, lane, lanes);
+    const size a = by_block ? pending.large[blockIdx.x] : thread_number() - pending.n_large * blockDim.x;
+    if (a < pending.n_nodes) draw_columns_of(c, level, pending, o, swap, column, a, lane, lanes);
 }
 
-// A key of a part: its pair, its sample, and the position of the sample in the level.
+// What a key belongs to: a candidate, and a sample with its position in the level.
 struct Place {
-    size pair, sample, at;
+    size candidate, sample, at;
 };
 
-// Returns the pair, sample and position of key e of a part.
-__device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
-    const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
-    const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
-    const size at = level.first[part.node[a]] + in_node % count;
-    return {a * slots + in_node / count, level.sample[at], at};
+// Returns the candidate, sample and position of key e of the pending nodes.
+__device__ static inline Place place_of(const Level &level, const Pending &pending, size slots, size e) {
+    const size a = segment(pending.begin, pending.n_nodes, e / slots), begin = pending.begin[a];
+    const size count = pending.begin[a + 1] - begin, in_node = e - begin * slots;
+    const size at = level.first[pending.node[a]] + in_node % count;
+    return {.candidate = a * slots + in_node / count, .sample = level.sample[at], .at = at};
 }
 
-// Bits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The pair is above them.
-struct Bits {
+// Numbers of bits in a key, from the lowest on: weight and label of the sample, or 0 and 0; then the bin or value.
+// Above them is the number of the candidate.
+struct KeyBits {
     size weight, label, value;
 };
 
-// Returns the key of a sample of a pair.
+// Returns the key of a sample of a candidate.
 __device__ static inline uint64_t
-packed_key(const Bits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
-    const uint64_t key = (uint64_t)at.pair << bits.value | value;
+packed_key(const KeyBits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
+    const uint64_t key = (uint64_t)at.candidate << bits.value | value;
     if (bits.weight == 0) return key;
     return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.u[at.at];
 }
 
-// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a pair. column (n_nodes, slots), IN.
+// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a candidate. column (n_nodes, slots),
+// IN.
 __device__ static inline void bin_key(
-    const Columns &c, const Target &y, const Level &level, const Part &part, size slots, const Orders &o,
-    const Bits &bits, const int *column, unsigned long long *__restrict__ key, size e
+    const Columns &c, const Target &y, const Level &level, const Pending &pending, size slots, const Orders &o,
+    const KeyBits &bits, const int *column, unsigned long long *__restrict__ key, size e
 ) {
-    const Place at = place_of(level, part, slots, e);
+    const Place at = place_of(level, pending, slots, e);
     unsigned place = 0;
-    if (column[at.pair] >= 0)
+    if (column[at.candidate] >= 0)
         place = place_of_bin(
-            c, o, level, part, column, at.pair / slots, at.pair % slots, bin_at(c, column[at.pair], at.sample)
+            c, o, level, pending, column, at.candidate / slots, at.candidate % slots, bin_at(c, column[at.candidate],
+            at.sample)
         );
     key[e] = packed_key(bits, y, level, at, place);
 }
 
-// Writes the keys of all pairs. One thread per key.
+// Writes the keys of all candidates. One thread per key.
 extern "C" __global__ void bin_keys(
-    Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
-    unsigned long long *__restrict__ key
+    Columns c, Target y, Level level, Pending pending, size slots, Orders o, KeyBits bits,
+    const int *__restrict__ column, unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
-    if (e < part.n_samples * slots) bin_key(c, y, level, part, slots, o, bits, column, key, e);
+    if (e < pending.n_samples * slots) bin_key(c, y, level, pending, slots, o, bits, column, key, e);
 }
 
-#include "growth/gpu/values.cuh"
+#include "growth/gpu/projections.cuh"
 
 // -------------------------------------------------------------------------------------------------- splits
 
@@ -369,8 +396,8 @@ __device__ static inline bool scored(
     return true;
 }
 
-#include "growth/gpu/scan.cuh"
-#include "growth/gpu/counts.cuh"
+#include "growth/gpu/sorted_scan.cuh"
+#include "growth/gpu/histogram.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
@@ -390,16 +417,17 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
     return lowest;
 }
 
-// Writes a random threshold of a pair, and its score. The number of a column in the draw of its threshold counts the
-// columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for columns.
+// Writes a random threshold of a candidate, and its score. The number of a column in the draw of its threshold counts
+// the columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for
+// columns.
 __device__ static inline void random_split(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const Orders &o, const int *column, size pair
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, size candidate
 ) {
-    const size slots = pairs.slots, n_outputs = y.n_outputs;
-    const size a = pair / slots, v = part.node[a], first = level.first[v], n = level.count[v];
-    const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
-    const size own = c.low ? column[pair] : 0;
+    const size slots = candidates.slots, n_outputs = y.n_outputs;
+    const size a = candidate / slots, v = pending.node[a], first = level.first[v], n = level.count[v];
+    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + candidate % slots * n;
+    const size own = c.low ? column[candidate] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
     if (own < 0) return;
@@ -415,7 +443,7 @@ __device__ static inline void random_split(
         highest = keys[i] > highest ? keys[i] : highest;
     }
     if (n_missing == n || (lowest == highest && n_missing == 0)) return;
-    const size number = c.low ? varying_number(column, a * slots, pair % slots) : pair % slots;
+    const size number = c.low ? varying_number(column, a * slots, candidate % slots) : candidate % slots;
     bool flipped = false;
     double at;
     if (lowest == highest) { // missing values against all others
@@ -423,19 +451,19 @@ __device__ static inline void random_split(
         greatest = flipped ? highest - place_in_key(o, highest) : highest;
         at = largest();
     } else if (c.low && is_categorical(o, own)) {
-        greatest = (uint64_t)pair << 32;
+        greatest = (uint64_t)candidate << 32;
         at = 0;
     } else if (c.low) {
         const double *low = c.low + row_of_bins(c, own), *high = c.high + row_of_bins(c, own);
         const unsigned from = (unsigned)bin_of_place(o, own, 0, (unsigned)lowest);
         const unsigned to = (unsigned)bin_of_place(o, own, 0, (unsigned)highest);
         at = random_threshold(level.key[v], number, high[from], low[to]);
-        greatest = ((uint64_t)pair << 32) + (unsigned)lowest + (last_bin(high, at, from, to) - from);
+        greatest = ((uint64_t)candidate << 32) + (unsigned)lowest + (last_bin(high, at, from, to) - from);
     } else {
         at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
-        greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
+        greatest = (sizeof(real) == 4 ? (uint64_t)candidate << 32 : 0) | ordered((real)at);
     }
-    size *__restrict__ sums = pairs.left + pair * n_outputs, u = 0, count = 0;
+    size *__restrict__ sums = candidates.left + candidate * n_outputs, u = 0, count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
         if ((keys[i] <= greatest) == flipped) continue;
@@ -444,87 +472,92 @@ __device__ static inline void random_split(
     }
     double score;
     if (!scored(y, criterion, limits, level, v, sums, u, count, &score)) return;
-    pairs.score[pair] = ordered(score);
-    pairs.n_right[pair] = n - count;
-    pairs.greatest[pair] = greatest;
-    pairs.threshold[pair] = at;
-    if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
+    candidates.score[candidate] = ordered(score);
+    candidates.n_right[candidate] = n - count;
+    candidates.greatest[candidate] = greatest;
+    candidates.threshold[candidate] = at;
+    if (o.kind != PLAIN) candidates.flipped[candidate] = flipped;
 }
 
-// Draws the splits of all pairs. One thread per pair.
+// Draws the splits of all candidates. One thread per candidate.
 extern "C" __global__ void random_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
+    Orders o, const int *__restrict__ column
 ) {
-    const size pair = thread_number();
-    if (pair < part.n_nodes * pairs.slots)
-        random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
+    const size candidate = thread_number();
+    if (candidate < pending.n_nodes * candidates.slots)
+        random_split(y, criterion, limits, level, pending, candidates, c, o, column, candidate);
 }
 
-// Writes the feature of the projection that node a of a part chose and, unless the projection is one feature, its
+// Writes the feature of the projection that pending node a chose and, unless the projection is one feature, its
 // entries.
-__device__ static inline void keep_projection(
-    const Level &level, const Part &part, const Entries &entries, const Kept &kept, const Split &split, size a
+__device__ static inline void write_projection(
+    const Level &level, const Pending &pending, const Entries &entries, const NodeEntries &node_entries,
+    const Split &split, size a
 ) {
-    const size v = part.node[a], pair = split.chosen[a];
+    const size v = pending.node[a], candidate = split.chosen[a];
     if (entries.max_entries == 0 || split.n_left[a] < 0) return;
-    const size from = pair * entries.max_entries, count = entries.n_entries[pair];
+    const size from = candidate * entries.max_entries, count = entries.n_entries[candidate];
     if (count == 1 && entries.weight[from] == 1) {
         level.feature[v] = entries.index[from];
         return;
     }
-    const size to = (size)atomicAdd(kept.end, (unsigned long long)count);
+    const size to = (size)atomicAdd(node_entries.end, (unsigned long long)count);
     for (size j = 0; j < count; ++j) {
-        kept.index[to + j] = entries.index[from + j];
-        kept.factor[to + j] = entries.weight[from + j];
+        node_entries.index[to + j] = entries.index[from + j];
+        node_entries.factor[to + j] = entries.weight[from + j];
     }
-    kept.begin[v] = to;
-    kept.count[v] = count;
+    node_entries.begin[v] = to;
+    node_entries.count[v] = count;
     level.feature[v] = -2;
 }
 
-// Returns the score of a pair.
-__device__ static inline double score_of(const Pairs &pairs, size pair) { return unordered(pairs.score[pair], double()); }
+// Returns the score of a candidate.
+__device__ static inline double score_of(const Candidates &candidates, size candidate) {
+    return unordered(candidates.score[candidate], double());
+}
 
-// Writes the best pair of node a of a part; of equal scores the first. A node without a split, or with too small a gain,
-// gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
+// Writes the best candidate of pending node a; of equal scores the first. A node without a split, or with too small a
+// gain, gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
 __device__ static inline void pick_split(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const Orders &o, const int *column, const Split &split, size a
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, const Split &split, size a
 ) {
-    const size slots = pairs.slots, v = part.node[a], n = level.count[v];
+    const size slots = candidates.slots, v = pending.node[a], n = level.count[v];
     size best = -1;
-    for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pairs.n_right[pair] > 0 && (best < 0 || hf_beats(score_of(pairs, pair), score_of(pairs, best)))) best = pair;
+    for (size candidate = a * slots; candidate < (a + 1) * slots; ++candidate)
+        if (candidates.n_right[candidate] > 0 && (best < 0 || hf_beats(score_of(candidates, candidate),
+            score_of(candidates, best)))) best = candidate;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
     const double decrease = hf_gain_in_unit(
-        (int)criterion, score_of(pairs, best), total_of(y, level, v), y.n_outputs, exponent_of(y, level, v, 0),
+        (int)criterion, score_of(candidates, best), total_of(y, level, v), y.n_outputs, exponent_of(y, level, v, 0),
         exponent_of(y, level, v, 1)
     );
     if (too_small(limits, level, v, decrease)) return;
-    const size n_left = n - (size)pairs.n_right[best];
+    const size n_left = n - (size)candidates.n_right[best];
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = column[best];
-    if (!pairs.order && !pairs.sorted) {
-        split.greatest[a] = pairs.greatest[best];
-        level.threshold[v] = pairs.threshold[best];
-        if (o.kind != PLAIN) finish_split(level, part, pairs, c, column, o, split, a, 0, 0);
+    if (!candidates.order && !candidates.sorted) {
+        split.greatest[a] = candidates.greatest[best];
+        level.threshold[v] = candidates.threshold[best];
+        if (o.kind != PLAIN) finish_split(level, pending, candidates, c, column, o, split, a, 0, 0);
         return;
     }
-    const size last = part.begin[a] * slots + best % slots * n + n_left - 1, low_bits = pairs.weight_bits + pairs.label_bits;
-    uint64_t below = pairs.sorted ? pairs.sorted[last] : pairs.key[pairs.order[last]];
-    uint64_t above = pairs.sorted ? pairs.sorted[last + 1] : pairs.key[pairs.order[last + 1]];
+    const size last = pending.begin[a] * slots + best % slots * n + n_left - 1, low_bits = candidates.weight_bits +
+        candidates.label_bits;
+    uint64_t below = candidates.sorted ? candidates.sorted[last] : candidates.key[candidates.order[last]];
+    uint64_t above = candidates.sorted ? candidates.sorted[last + 1] : candidates.key[candidates.order[last + 1]];
     split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);
     below >>= low_bits;
     above >>= low_bits;
     if (o.kind != PLAIN) {
-        finish_split(level, part, pairs, c, column, o, split, a, below, above);
+        finish_split(level, pending, candidates, c, column, o, split, a, below, above);
         return;
     }
-    const uint64_t mask = pairs.value_bits < 64 ? ((uint64_t)1 << pairs.value_bits) - 1 : ~0ull;
+    const uint64_t mask = candidates.value_bits < 64 ? ((uint64_t)1 << candidates.value_bits) - 1 : ~0ull;
     if (c.low) {
         const size row = row_of_bins(c, column[best]);
         level.threshold[v] = between(c.high[row + (size)(below & mask)], c.low[row + (size)(above & mask)]);
@@ -535,14 +568,14 @@ __device__ static inline void pick_split(
 
 // Picks the splits of all nodes. One thread per node.
 extern "C" __global__ void pick_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column, Entries entries, Split split, Kept kept
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
+    Orders o, const int *__restrict__ column, Entries entries, Split split, NodeEntries node_entries
 ) {
     const size a = thread_number();
-    if (a >= part.n_nodes) return;
-    pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
-    keep_projection(level, part, entries, kept, split, a);
+    if (a >= pending.n_nodes) return;
+    pick_split(y, criterion, limits, level, pending, candidates, c, o, column, split, a);
+    write_projection(level, pending, entries, node_entries, split, a);
 }
 
 #include "growth/gpu/levels.cuh"
-#include "growth/gpu/small.cuh"
+#include "growth/gpu/small_nodes.cuh"

@@ -1,6 +1,6 @@
 """Small nodes on a GPU: a block grows each to its leaves, below the levels of builder.py.
 
-Kernels: small.cuh.
+Kernels: small_nodes.cuh.
 """
 
 from types import ModuleType
@@ -11,32 +11,32 @@ import numpy as np
 from ...core.aliases import Array
 from ...core.launch import numbers
 from .candidates import NEAR, UNIT, Task
-from .structs import Kept, Small, Words, nothing_kept
+from .structs import CategorySets, NodeEntries, SmallNodes, no_node_entries
 
 SMALL = 512
-"""Samples of a small node, at most; 0: there are none."""
+"""Maximum number of samples of a small node; 0: all nodes grow level by level. see small_nodes.cuh."""
 
-(MOST,) = numbers("growth/gpu/small.cuh", "MOST")
+(MOST,) = numbers("growth/gpu/small_nodes.cuh", "MOST")
 """The largest number that SMALL may be."""
 
 (NOWHERE,) = numbers("growth/gpu/levels.cuh", "NOWHERE")
-"""Place of no node."""
+"""`place` of an element without a node."""
 
 _LITTLE = 1 << 20
-"""Bytes of the room for entries of a level that are not given back."""
+"""Bytes of the memory for entries of a level up to which its unused rest is kept."""
 
 
-def no_small(task: Task, room: int) -> Small:
-    """Returns no small nodes, and room for some."""
+def no_small(task: Task, room: int) -> SmallNodes:
+    """Returns memory for a list of `room` small nodes, of which there are none yet."""
     xp = task.xp
     first, count = (xp.empty(room, np.int64) for _ in range(2))
     tree, depth = (xp.empty(room, np.int32) for _ in range(2))
     unit = xp.empty((room, UNIT)) if task.has_units else None
-    return Small(first, count, tree, xp.empty(room, np.uint64), depth, unit, 0)
+    return SmallNodes(first, count, tree, xp.empty(room, np.uint64), depth, unit, 0)
 
 
-class Rooms(NamedTuple):
-    """Nodes below small nodes, and workspace of blocks: a struct of small.cuh."""
+class Workspace(NamedTuple):
+    """Nodes below small nodes, and workspace of blocks: a struct of small_nodes.cuh."""
 
     first: Array
     count: Any
@@ -58,8 +58,8 @@ class Rooms(NamedTuple):
     u: Array | None
     other_sample: Array | None
     other_u: Array | None
+    marks: Array
     pending: Array
-    part: Array
     swap: Array
     column: Array
     score: Array
@@ -86,8 +86,8 @@ class Rooms(NamedTuple):
     counts_bins: int
 
 
-class Grown(NamedTuple):
-    """Nodes that are done, of one level or below small nodes."""
+class GrownNodes(NamedTuple):
+    """Nodes that do not change any more: those of a level, or those below small nodes."""
 
     place: Array
     count: Any
@@ -96,26 +96,26 @@ class Grown(NamedTuple):
     gain: Array
     default_left: Array
     value: Array | None
-    """Of labels."""
-    kept: Kept | None
-    words: Words | None
+    """(n_nodes, n_outputs): values of nodes as leaves of labels; None for targets."""
+    node_entries: NodeEntries | None
+    words: CategorySets | None
 
 
-def trimmed(kept: Kept, n_entries: int) -> Kept:
-    """Returns entries without the room that they did not need; little room stays, as a copy is a launch."""
-    index, factor = kept.index[:n_entries], kept.factor[:n_entries]
-    if kept.index.nbytes > _LITTLE:
+def trimmed(node_entries: NodeEntries, n_entries: int) -> NodeEntries:
+    """Returns the first n_entries entries, as a copy if the memory of all is large: a copy is a launch."""
+    index, factor = node_entries.index[:n_entries], node_entries.factor[:n_entries]
+    if node_entries.index.nbytes > _LITTLE:
         index, factor = index.copy(), factor.copy()
-    return kept._replace(index=index, factor=factor)
+    return node_entries._replace(index=index, factor=factor)
 
 
-def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
-    """Returns room for nodes of n samples in all, before their samples are known."""
-    xp, K, slots = task.xp, task.n_outputs, candidates.slots(task)
-    of, places, pairs = candidates.of_block(task, 0), 2 * n, n // 2 * slots
+def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
+    """Returns memory for small nodes of n samples together; samples and root_weight are still None."""
+    xp, K, slots = task.xp, task.n_outputs, source.slots(task)
+    of, places, candidates = source.block_source(task, 0), 2 * n, n // 2 * slots
     n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
-    n_entries, n_draws = pairs if of.max_entries else 0, 0 if is_sorted else pairs
-    n_sums = pairs * K if task.random_thresholds or K > NEAR else 0
+    n_entries, n_draws = candidates if of.max_entries else 0, 0 if is_sorted else candidates
+    n_sums = candidates * K if task.random_thresholds or K > NEAR else 0
 
     def bytes_(n: int) -> Array:
         return xp.empty(n, np.uint8)
@@ -129,17 +129,18 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
     def words(n: int) -> Array:
         return xp.empty(n, np.uint64)
 
-    return Rooms(
+    return Workspace(
         first=longs(places), count=longs(places), tree=ints(places), key=words(places),
         value=None if task.fit_targets else task.leaf_rows(places),
         feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
         place=xp.full(places, NOWHERE, np.int64),
-        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_words),
+        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_measures),
         total=longs(n * task.n_sums), mean=xp.empty((n if task.fit_targets else 0, K)),
         weight=xp.empty(n), root_weight=None, sample=None, u=None, other_sample=None, other_u=None,
-        pending=bytes_(n), part=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns), column=ints(pairs),
-        score=words(pairs), n_right=words(pairs), greatest=words(n_draws), bound=xp.empty(n_draws),
+        marks=bytes_(n), pending=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns),
+        column=ints(candidates),
+        score=words(candidates), n_right=words(candidates), greatest=words(n_draws), bound=xp.empty(n_draws),
         flipped=ints(n_draws if task.has_defaults else 0), left=longs(n_sums), keys=words(n_keys),
         order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
         split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
@@ -149,47 +150,50 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
     )  # fmt: skip
 
 
-def _kept(xp: ModuleType, max_entries: int, n: int) -> Kept:
-    """Returns room for the entries of the nodes below small nodes."""
-    return nothing_kept(xp, 2 * n if max_entries else 0, xp.zeros(1, np.uint64), n * max_entries)
+def _room_for_entries(xp: ModuleType, max_entries: int, n: int) -> NodeEntries:
+    """Returns memory for the entries of the nodes below small nodes, which have n samples."""
+    return no_node_entries(xp, 2 * n if max_entries else 0, xp.zeros(1, np.uint64), n * max_entries)
 
 
-def bytes_a_sample(task: Task, candidates: Any) -> int:
+def bytes_a_sample(task: Task, source: Any) -> int:
     """Returns the maximum number of bytes per sample that small nodes take, beside their samples."""
-    of, n = candidates.of_block(task, 0), 64
+    of, n = source.block_source(task, 0), 64
     if of is None or not SMALL:
         return 0
     some = task._replace(xp=np, n_bins=0)  # keys take more than counts do
-    arrays = (*_rooms(some, candidates, n, 0), *_kept(np, of.max_entries, n))
+    arrays = (*_workspace(some, source, n, 0), *_room_for_entries(np, of.max_entries, n))
     return -(-sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) // n) + 2  # of Orders.flipped
 
 
 def grow_small(
-    task: Task, candidates: Any, small: Small, even: tuple[Array, Array], odd: tuple[Array, Array],
+    task: Task, source: Any, small: SmallNodes, even: tuple[Array, Array], odd: tuple[Array, Array],
     root_weight: Array,
-) -> Grown:  # fmt: skip
+) -> GrownNodes:  # fmt: skip
     """Returns the nodes below small nodes, in any order. `even` and `odd` have the samples of levels of such
     numbers, and their u: workspace."""
-    xp, n, of = task.xp, len(even[0]), candidates.of_block(task, len(even[0]) // 2)
-    rooms = _rooms(task, candidates, n, len(root_weight))._replace(
+    xp, n, of = task.xp, len(even[0]), source.block_source(task, len(even[0]) // 2)
+    workspace = _workspace(task, source, n, len(root_weight))._replace(
         root_weight=root_weight,
         sample=even[0],
         u=even[1],
         other_sample=odd[0],
         other_u=odd[1],
     )
-    arguments, kept = (*task.rules, small, rooms, of.columns, of.orders), _kept(xp, of.max_entries, n)
+    arguments, node_entries = (
+        (*task.rules, small, workspace, of.columns, of.orders),
+        _room_for_entries(xp, of.max_entries, n),
+    )
     if task.n_bins:
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
-        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept)
+        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, node_entries)
     names = ("place", "count", "feature", "threshold", "gain", "default_left", "value")
-    arrays = {name: getattr(rooms, name) for name in names}
-    del rooms, arguments  # the workspace
+    arrays = {name: getattr(workspace, name) for name in names}
+    del workspace, arguments  # the workspace
     used = xp.flatnonzero(arrays["place"] != NOWHERE)
     some = {name: a[used] if a is not None and len(a) else a for name, a in arrays.items()}
-    grown = Grown(**some, kept=None, words=None)
+    grown = GrownNodes(**some, node_entries=None, words=None)
     if of.max_entries:
-        kept = kept._replace(begin=kept.begin[used], count=kept.count[used])
-        grown = grown._replace(kept=trimmed(kept, int(cast(Any, kept.end)[0])))
+        node_entries = node_entries._replace(begin=node_entries.begin[used], count=node_entries.count[used])
+        grown = grown._replace(node_entries=trimmed(node_entries, int(cast(Any, node_entries.end)[0])))
     return grown

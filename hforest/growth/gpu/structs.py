@@ -1,4 +1,8 @@
-"""Structs of the kernels of growth, which describe their members: gpu.cu, orders.cuh, small.cuh."""
+"""Structs that the kernels of growth take by value, with the members of the structs of the same names.
+
+Shapes of members, and which kernel writes them, stand at the structs: gpu.cu; of Orders node_orders.cuh, of
+Projections small_nodes.cuh. Where the type of a member allows None, None is a null pointer.
+"""
 
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -10,7 +14,7 @@ from ...core.launch import numbers
 
 
 class Target(NamedTuple):
-    """What trees learn, labels or targets: a struct of gpu.cu."""
+    """The labels or targets of all samples, and their weights in each tree."""
 
     labels: Array | None
     targets: Array | None
@@ -24,7 +28,7 @@ class Target(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Nodes of one depth, of all trees, and their samples."""
+    """The nodes of a level, of all trees, and their samples."""
 
     first: Array
     count: Any
@@ -49,8 +53,8 @@ class Level(NamedTuple):
     number: int
 
 
-class Part(NamedTuple):
-    """Nodes that are pending."""
+class Pending(NamedTuple):
+    """The pending nodes of a level: those that are to be split."""
 
     node: Array
     begin: Array
@@ -65,7 +69,7 @@ class Part(NamedTuple):
 
 
 class Children(NamedTuple):
-    """The nodes of the next level and their samples: a struct of gpu.cu."""
+    """The nodes of the next level, and their samples."""
 
     first: Array
     count: Any
@@ -78,8 +82,8 @@ class Children(NamedTuple):
     n_trees: int
 
 
-class Small(NamedTuple):
-    """Nodes that blocks grow to their leaves, listed while levels grow: a struct of gpu.cu."""
+class SmallNodes(NamedTuple):
+    """The small nodes, each of which a block grows to its leaves, listed while levels grow."""
 
     first: Array
     count: Any
@@ -91,7 +95,7 @@ class Small(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """In which orders columns with missing values, and of categories, are scanned: struct of orders.cuh."""
+    """The orders in which nodes scan columns with missing values, and columns of categories."""
 
     kind: int
     n_orders: int
@@ -108,12 +112,12 @@ class Orders(NamedTuple):
     flipped: Array | None
 
 
-PLAIN, COLUMNS, PROJECTIONS = numbers("growth/gpu/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
+PLAIN, COLUMNS, PROJECTIONS = numbers("growth/gpu/node_orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
 NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None, None)
 
 
-class Kept(NamedTuple):
-    """Entries of the projections of a level's nodes."""
+class NodeEntries(NamedTuple):
+    """The entries of the projections that split the nodes of a level."""
 
     begin: Array
     count: Any
@@ -122,21 +126,23 @@ class Kept(NamedTuple):
     end: Array | None
 
 
-class Words(NamedTuple):
-    """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
+class CategorySets(NamedTuple):
+    """The categories that go left at each node of a level, as bits; no struct of a kernel."""
 
     count: Any
+    """(n_nodes,) int64: number of words of a set; 0: the node does not split by categories."""
     word: Array
+    """(n_nodes, max_words) uint32: bit c % 32 of word c // 32 says whether category c goes left."""
 
 
-def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
-    """Returns no entry for each of the nodes, and room for some."""
+def no_node_entries(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> NodeEntries:
+    """Returns entries of `n_nodes` nodes, which have none yet, with memory for `n_entries` entries of all."""
     count, begin = xp.zeros(n_nodes, np.int64), xp.empty(n_nodes, np.int64)
-    return Kept(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
+    return NodeEntries(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
 
 
 class Entries(NamedTuple):
-    """The entries of the projections of pairs."""
+    """The entries of the projections that pending nodes compare."""
 
     index: Any
     weight: Array | None
@@ -145,19 +151,19 @@ class Entries(NamedTuple):
 
 
 NO_ENTRIES = Entries(None, None, None, 0)
-"""Of splits on columns."""
+"""Where candidates are columns, which have no entries."""
 
 
-class Bits(NamedTuple):
-    """Bits of a key: weight and label of its sample, or none, and bin or value."""
+class KeyBits(NamedTuple):
+    """Numbers of bits in a key: weight and label of its sample, or 0 and 0; then its bin or value."""
 
     weight: int
     label: int
     value: int
 
 
-class Pairs(NamedTuple):
-    """The keys of a part, and the best split of each of its pairs."""
+class Candidates(NamedTuple):
+    """The candidates of the pending nodes: their keys, and the split of each."""
 
     key: Array | None
     sorted: Array | None
@@ -174,12 +180,12 @@ class Pairs(NamedTuple):
     value_bits: int
 
 
-NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
-"""Where the sides of samples are known."""
+NO_CANDIDATES = Candidates(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
+"""For `sides`, where split.right has the sides of samples already."""
 
 
 class Split(NamedTuple):
-    """The splits of the nodes of a part."""
+    """The splits of the pending nodes."""
 
     chosen: Array
     greatest: Array
@@ -188,8 +194,8 @@ class Split(NamedTuple):
     tail: Array
 
 
-class Projected(NamedTuple):
-    """Projections of x: a struct of small.cuh."""
+class Projections(NamedTuple):
+    """x, and the distribution from which projections are drawn."""
 
     x: Array | None
     distribution: Array | None
@@ -199,5 +205,5 @@ class Projected(NamedTuple):
     zero_probability: float
 
 
-NO_PROJECTED = Projected(None, None, None, 0, 0.0, 0.0)
-"""Of splits on columns."""
+NO_PROJECTIONS = Projections(None, None, None, 0, 0.0, 0.0)
+"""Where candidates are columns."""

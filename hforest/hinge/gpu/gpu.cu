@@ -1,8 +1,10 @@
-#include "optim/adam.cuh"
+// Random hinge trees and ferns (Lay et al. 2018): routes and outputs of samples; gradients.cuh and steps.cuh have the
+// rest. A pair is one sample in one tree; its number is sample * n_trees + tree. One block computes each floating-point
+// sum, in an order that does not depend on the size of the block, so that results are bit-identical to the CPU's.
+//
+// route_column_shared: from 256 samples on half a warp reads one row of x, and writes 64 bytes in a line.
 
-// Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree; its number is
-// sample * n_trees + tree. One block computes each floating-point sum, in an order that does not depend on the size of
-// the block.
+#include "optim/adam.cuh"
 
 // ------------------------------------------------------------------------------------------- routing
 
@@ -41,10 +43,11 @@ struct Row {
     __device__ real operator[](size column) const { return row[column]; }
 };
 
+// Samples that are the rows of x.
 struct Rows {
-    const real *x;
+    const real *x;  // IN (n_samples, n_columns)
     size n_columns;
-    __device__ Row at(size sample) const { return Row{x + sample * n_columns}; }
+    __device__ Row at(size sample) const { return Row{.row = x + sample * n_columns}; }
 };
 
 // A sample that is a window of an image in x; 0 in the padding.
@@ -58,10 +61,11 @@ struct Window {
     }
 };
 
+// Samples that are the windows of images.
 struct Images {
-    const real *x;
+    const real *x;  // IN (n_images, image)
     const Geometry *windows;
-    __device__ Window at(size sample) const { return Window{x, windows, sample}; }
+    __device__ Window at(size sample) const { return Window{.x = x, .windows = windows, .sample = sample}; }
 };
 
 constexpr int MAX_THREADS = 1024;  // the most threads of a block
@@ -177,32 +181,33 @@ extern "C" __global__ void route_column_shared(
     __syncthreads();
     for (unsigned i = threadIdx.x; i < n_pairs; i += blockDim.x) {
         const size sample = first + i / n, j = i % n, vertex = j * a.n_vertices;
-        walk<Column>(a, t + vertex, f + vertex, Row{x + sample * a.n_columns}, 0, sample * a.n_trees + tree + j, true);
+        const Row row = {.row = x + sample * a.n_columns};
+        walk<Column>(a, t + vertex, f + vertex, row, 0, sample * a.n_trees + tree + j, true);
     }
 }
 
 extern "C" __global__ void route_column(
     const real *__restrict__ x, const int *__restrict__ features, Routing a
 ) {
-    route<Column>(a, features, Rows{x, a.n_columns});
+    route<Column>(a, features, Rows{.x = x, .n_columns = a.n_columns});
 }
 
 extern "C" __global__ void route_column_windows(
     const real *__restrict__ x, Geometry windows, const int *__restrict__ features, Routing a
 ) {
-    route<Column>(a, features, Images{x, &windows});
+    route<Column>(a, features, Images{.x = x, .windows = &windows});
 }
 
 extern "C" __global__ void route_projection(
     const real *__restrict__ x, const real *__restrict__ features, Routing a
 ) {
-    route<Projection>(a, features, Rows{x, a.n_columns});
+    route<Projection>(a, features, Rows{.x = x, .n_columns = a.n_columns});
 }
 
 extern "C" __global__ void route_projection_windows(
     const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Routing a
 ) {
-    route<Projection>(a, features, Images{x, &windows});
+    route<Projection>(a, features, Images{.x = x, .windows = &windows});
 }
 
 // ------------------------------------------------------------------------------------------- outputs

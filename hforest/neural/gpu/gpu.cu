@@ -2,6 +2,12 @@
 // Arrays over vertices have a row of 2 * n_vertices + 1 numbers per pair, in heap order: vertices, then leaves. One
 // thread computes each number, without atomics. One launch computes all levels: a block has some pairs, and waits after
 // each level.
+//
+// Versions of descend, ascend_logs and descend_shares, counted by bench/gpu_counts.py: with a launch for each level
+// they took 5.4 of the 7.6 ms of a gradient of a million pairs of depth 6. Now a block takes its pairs through all
+// levels with their rows in shared memory; not timed. Launches of loss_backward 16 -> 4, of forward 8 -> 3; sectors 206
+// -> 98 and 80 -> 65 MB; functions of float64 a vertex 13 -> 9, as both logarithms of a decision share one. The bits
+// are the same.
 
 #include "neural/mass.h"
 

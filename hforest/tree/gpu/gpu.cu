@@ -36,7 +36,7 @@ struct alignas(16) Node {
 // nodes (n_nodes,), OUT. One thread per node.
 extern "C" __global__ void pack(Forest f, unsigned char *__restrict__ nodes) {
     const size at = thread_number();
-    if (at < f.n_nodes) ((Node *)nodes)[at] = {f.threshold[at], f.feature[at], f.left[at]};
+    if (at < f.n_nodes) ((Node *)nodes)[at] = {.threshold = f.threshold[at], .feature = f.feature[at], .left = f.left[at]};
 }
 
 // leaf (n_samples, n_trees), OUT: the node that each sample reaches, numbered within its tree. A block has ROWS
@@ -49,8 +49,11 @@ extern "C" __global__ void apply(
     Forest f, Samples s, const unsigned char *__restrict__ packed, size n_tiles, size group, int *__restrict__ leaf
 ) {
     __shared__ real kept[KEPT * ROWS];
-    const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data,
-                              f.default_left, f.category_indptr, f.category_bits, f.offset};
+    const hf_forest forest = {
+        .tree_start = f.tree_start, .feature = f.feature, .threshold = f.threshold, .left = f.left, .indptr = f.indptr,
+        .indices = f.indices, .data = f.data, .default_left = f.default_left, .category_indptr = f.category_indptr,
+        .category_bits = f.category_bits, .offset = f.offset
+    };
     const size tile = blockIdx.x % n_tiles * ROWS, first = blockIdx.x / n_tiles * group;
     const size i = tile + threadIdx.x, n_rows = s.n_samples - tile < ROWS ? s.n_samples - tile : ROWS;
     const bool is_kept = !s.base && f.n_features <= KEPT;

@@ -1,5 +1,6 @@
-// Sums of nodes, and their units (units.h). All sums are integers, which threads add in any order. A unit is made in
-// stages, each of which needs the sums and extremes of those before:
+// Sums of nodes, and their units (units.h): weights and targets of a node become integers, so that threads and blocks
+// add them in any order and no launch waits for another's sum. A unit is made in stages, each of which needs the sums
+// and extremes of those before:
 //
 //     EXTREMES     extremes of the targets; the greatest weight
 //     PRODUCTS     greatest |w (t - c)| about the middle c; sum of u in a first unit
@@ -10,17 +11,19 @@
 //     SPREAD       greatest |q - mean u|, where weights are not whole
 //     INHERITED    in the unit of the parent: sums and extremes of q and u, and extremes of the targets
 //
-// Of labels there are weights alone, up to MEANS. Labels of whole weights have no units: u is the weight.
+// Labels have only the stages of weights, up to MEANS. Labels with whole weights have no units: u is the weight. The
+// units of a level, like those of roots and of leaves, take seven or eight launches.
 
 enum { EXTREMES = 0, PRODUCTS = 1, MEANS = 2, CENTRED = 3, SIZES = 4, SUMS = 5, SPREAD = 6, INHERITED = 7 };
 
-// Words of each output in `measured` of a node, and before them of its weights, which use T_MOST, FIRST and Q_MOST; the
-// others are maxima over the outputs. Maxima are of keys, _LEAST of ~key.
+// The places of the numbers that a stage measures, MEASURES in a row. A node has a row of its weights, then one of each
+// output. The row of weights uses T_MOST, FIRST and Q_MOST; its other places have maxima over the outputs, which the
+// second enum names. Maxima are of keys, those of _LEAST of ~key.
 enum { T_MOST = 0, T_LEAST = 1, FIRST = 2, SIZE_OF_Q = 3, Q_MOST = 4, Q_LEAST = 5 };
 enum { PRODUCT = 1, CENTRED_PRODUCT = 3, DISTANCE = 5 };
-constexpr size WORDS = 6;
+constexpr size MEASURES = 6;
 
-enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node
+enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node's mark: OUT of settle
 
 constexpr size UNIT = 4;    // numbers of a unit: exponents of targets and weights, spread, heaviest
 constexpr size TILE = 2048; // samples of a block of measure
@@ -28,12 +31,12 @@ constexpr size LEAF_SAMPLES = 16; // samples of a thread of sum_leaves
 
 __device__ static inline bool has_units(const Target &y) { return !(y.has_labels && y.is_whole); }
 
-__device__ static inline size words_of_node(const Target &y) {
-    return has_units(y) ? WORDS * (y.has_labels ? 1 : 1 + y.n_outputs) : 0;
+__device__ static inline size n_measures(const Target &y) {
+    return has_units(y) ? MEASURES * (y.has_labels ? 1 : 1 + y.n_outputs) : 0;
 }
 
 __device__ static inline word *measured_of(const Target &y, const Level &level, size v) {
-    return level.measured + v * words_of_node(y);
+    return level.measured + v * n_measures(y);
 }
 
 __device__ static inline size *total_of(const Target &y, const Level &level, size v) {
@@ -93,7 +96,7 @@ __device__ static inline double spread_of(const Target &y, const Level &level, s
     if (y.has_labels) return 0;
     if (!y.whole[level.tree[v]]) return number_of(here[DISTANCE]);
     for (size k = 0; k < y.n_outputs; ++k) {
-        const word *own = here + WORDS * (1 + k);
+        const word *own = here + MEASURES * (1 + k);
         most = max(most, own[Q_MOST] - ~own[Q_LEAST]);
     }
     return (double)most;
@@ -107,7 +110,7 @@ __device__ static inline bool is_mixed(const Target &y, const Level &level, size
         if (y.has_labels) {
             mixed |= total[k] > 0 && total[k] < total[K];
         } else {
-            const word *own = measured_of(y, level, v) + WORDS * (1 + k);
+            const word *own = measured_of(y, level, v) + MEASURES * (1 + k);
             mixed |= own[T_MOST] != ~own[T_LEAST];
         }
     }
@@ -131,7 +134,7 @@ inherit_unit(const Target &y, const Level &level, size v, double *__restrict__ o
 // Returns the last stage that makes a unit.
 __device__ static inline int last_stage(const Target &y) { return y.has_labels ? MEANS : y.is_whole ? SUMS : SPREAD; }
 
-// Exponents of targets and weights that a stage uses.
+// The exponents of targets (k) and of weights (m) by which a stage scales: powers of 2.
 struct Exponents {
     size k, m;
 };
@@ -139,7 +142,7 @@ struct Exponents {
 __device__ static inline Exponents exponents_of(const Target &y, const Level &level, size v, int stage) {
     const word *here = measured_of(y, level, v);
     const double n = (double)level.count[v];
-    Exponents e = {0, 0};
+    Exponents e = {};
     if (!y.whole[level.tree[v]]) {
         e.m = hf_unit_exponent(n, number_of(here[T_MOST]));
         if (stage > PRODUCTS) e.m += hf_spare_bits((size)here[FIRST]);
@@ -148,14 +151,14 @@ __device__ static inline Exponents exponents_of(const Target &y, const Level &le
     e.k = hf_unit_exponent(n, number_of(here[stage > CENTRED ? CENTRED_PRODUCT : PRODUCT]));
     if (stage < SUMS) return e;
     size most = 0;
-    for (size k = 0; k < y.n_outputs; ++k) most = max(most, (size)here[WORDS * (1 + k) + SIZE_OF_Q]);
+    for (size k = 0; k < y.n_outputs; ++k) most = max(most, (size)here[MEASURES * (1 + k) + SIZE_OF_Q]);
     if (most > 0) e.k += hf_spare_bits(most);
     return e;
 }
 
 // Returns the centre of output k that a stage uses.
 __device__ static inline double centre_of(const Target &y, const Level &level, size v, int stage, size k) {
-    const word *here = measured_of(y, level, v), *own = here + WORDS * (1 + k);
+    const word *here = measured_of(y, level, v), *own = here + MEASURES * (1 + k);
     const double middle = hf_middle(number_of(~own[T_LEAST]), number_of(own[T_MOST]));
     if (stage < CENTRED) return middle;
     const Exponents first = exponents_of(y, level, v, MEANS);
@@ -173,9 +176,9 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     const bool is_weight = k == y.n_outputs, is_made = stage > EXTREMES && stage < SPREAD;
     const bool is_last = stage == (is_weight ? MEANS : SUMS) || stage == INHERITED;
     const bool is_distance = !is_weight && (stage == PRODUCTS || stage == CENTRED || stage == SPREAD);
-    word *here = measured_of(y, level, v), *own = here + (is_weight ? 0 : WORDS * (1 + k)), most = 0, least = 0;
+    word *here = measured_of(y, level, v), *own = here + (is_weight ? 0 : MEASURES * (1 + k)), most = 0, least = 0;
     size *total = total_of(y, level, v), sum = 0;
-    const Exponents e = is_made ? exponents_of(y, level, v, stage) : Exponents{0, 0};
+    const Exponents e = is_made ? exponents_of(y, level, v, stage) : Exponents{};
     const hf_scaling by = hf_scaling_of((int)(is_weight ? e.m : e.k));
     double centre = 0;
     if (stage == SPREAD) centre = (double)total[k] / (double)total[y.n_outputs];
@@ -198,7 +201,8 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     }
     if (is_last) add_to(total + k, sum);
     if (!has_units(y)) return;
-    if (is_distance) atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
+    if (is_distance)
+        atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
     else if (is_last || stage == EXTREMES) atomicMax(own + (is_last ? Q_MOST : T_MOST), most);
     else atomicAdd(own + (stage == SIZES ? SIZE_OF_Q : FIRST), (word)sum);
     if (!is_weight && (is_last || stage == EXTREMES)) atomicMax(own + (is_last ? Q_LEAST : T_LEAST), least);
@@ -209,7 +213,7 @@ __device__ static inline bool is_constant(const Target &y, const Level &level, s
     return measured_of(y, level, v)[PRODUCT] == ordered(0.0);
 }
 
-// Measures weights and targets.
+// Measures weights and targets of the samples from, from + BLOCK, .. of node v in a stage.
 __device__ static inline void measure_run(const Target &y, const Level &level, int stage, size v, size from, size to) {
     const bool from_weights = stage < MEANS ? !y.is_whole : stage == MEANS || stage == INHERITED;
     const bool is_pure = stage > PRODUCTS && stage < INHERITED && is_constant(y, level, v);
@@ -220,9 +224,9 @@ __device__ static inline void measure_run(const Target &y, const Level &level, i
     }
 }
 
-// Measures places from, .., to - 1 in a stage, or those of nodes that want a unit (`wants`). The places of n nodes begin
-// at begin[a]; with has_parents, those of n parents. A thread takes places that are BLOCK apart, and measures those of a
-// node together.
+// Measures places from, .., to - 1 in a stage, or those of nodes that want a unit (`wants`). The places of n nodes
+// begin at begin[a]; with has_parents, those of n parents. A thread takes places that are BLOCK apart, and measures
+// those of a node together.
 __device__ static inline void measure_tile(
     const Target &y, const Level &level, const size *begin, size n, bool has_parents, const unsigned char *wants,
     int stage, size from, size to
@@ -249,7 +253,8 @@ extern "C" __global__ void measure(
     measure_tile(y, level, begin, n, has_parents, some ? wants : NULL, (int)stage, from, to);
 }
 
-// Writes the unit of node v, which has been measured in all stages, and what follows from it.
+// Writes the unit of node v, which has been measured in all stages, what follows from it, and the mean targets of a
+// leaf.
 __device__ static inline void finish_unit(const Target &y, const Level &level, size v) {
     const Exponents e = exponents_of(y, level, v, SUMS);
     double *unit = level.unit + v * UNIT;

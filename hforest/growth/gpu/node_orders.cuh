@@ -1,4 +1,5 @@
-// The orders in which a node scans columns with missing values, and columns of categories: see node_orders.pyx. A
+// The orders in which a node scans columns with missing values, and columns of categories: a column is a candidate once
+// for each order, so that the scorers see only keys. growth/cpu/sources/node_orders.pyx describes the orders. A
 // sampled column, or a projection with missing values, has `n_orders` slots, one for each order:
 //
 //     slots of a node    | column 0: order 0, order 1 | column 1: order 0, order 1 | ...
@@ -56,14 +57,14 @@ __device__ static inline bool draws_left(uint64_t key, size number) {
     return hf_draws_missing_left(hf_philox(key, (uint64_t)number, HF_STREAM_DIRECTION).word[0]);
 }
 
-// Writes the places of the categories of sampled column i of a part if it is categorical, and removes the slots that it
-// does not need from `column` (n_nodes, n_sampled * count), IN and OUT.
+// Writes the places of the categories of sampled column i of the pending nodes if it is categorical, and removes the
+// slots that it does not need from `column` (n_nodes, n_sampled * count), IN and OUT.
 __device__ static inline void order_column(
-    const Target &y, const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ column,
-    size i
+    const Target &y, const Columns &c, const Level &level, const Pending &pending, const Orders &o,
+    int *__restrict__ column, size i
 ) {
     const size n_sampled = c.n_sampled, n_outputs = y.n_outputs;
-    const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = first + level.count[v];
+    const size a = i / n_sampled, v = pending.node[a], first = level.first[v], last = first + level.count[v];
     int *__restrict__ mine = column + i * o.n_orders, *__restrict__ place = o.place + i * c.n_bins;
     if (mine[0] < 0 || !is_categorical(o, mine[0])) return;
     const size own = mine[0];
@@ -129,16 +130,16 @@ __device__ static inline void order_column(
 
 // Orders the categories of all nodes. One thread per sampled column of a node.
 extern "C" __global__ void order_columns(
-    Target y, Columns c, Level level, Part part, Orders o, int *__restrict__ column
+    Target y, Columns c, Level level, Pending pending, Orders o, int *__restrict__ column
 ) {
     const size i = thread_number();
-    if (i < part.n_nodes * c.n_sampled) order_column(y, c, level, part, o, column, i);
+    if (i < pending.n_nodes * c.n_sampled) order_column(y, c, level, pending, o, column, i);
 }
 
-// Returns the place of a bin in the order of a pair, which is slot `slot` of node a of a part.
+// Returns the place of a bin in the order of a candidate, which is slot `slot` of pending node a.
 __device__ static inline unsigned place_of_bin(
-    const Columns &c, const Orders &o, const Level &level, const Part &part, const int *column, size a, size slot,
-    unsigned bin
+    const Columns &c, const Orders &o, const Level &level, const Pending &pending, const int *column, size a,
+    size slot, unsigned bin
 ) {
     const size slots = c.n_sampled * o.n_orders, own = column[a * slots + slot], order = slot % o.n_orders;
     if (o.kind == PLAIN) return bin;
@@ -150,7 +151,7 @@ __device__ static inline unsigned place_of_bin(
     if (o.random) {
         if ((size)bin != o.missing[own]) return bin + 1;
         const size number = varying_number(column, a * slots, slot);
-        return draws_left(level.key[part.node[a]], number) ? 0 : bin + 1;
+        return draws_left(level.key[pending.node[a]], number) ? 0 : bin + 1;
     }
     if (order == 0) return bin;
     return (size)bin == o.missing[own] ? 0 : bin + 1;
@@ -161,45 +162,46 @@ __device__ static inline size bin_of_place(const Orders &o, size column, size or
     return o.kind == COLUMNS && o.missing[column] >= 0 && (o.random || order > 0) ? (size)place - 1 : (size)place;
 }
 
-// Returns the bits of a key that are a place or a value. The pair is above them, except in keys of float64 values.
+// Returns the bits of a key that are a place or a value. The candidate is above them, except in keys of float64 values.
 __device__ static inline uint64_t place_in_key(const Orders &o, uint64_t key) {
     return o.kind == PROJECTIONS && sizeof(real) == 8 ? key : key & 0xffffffffu;
 }
 
-// Returns the key of missing values, first or last in the order of a pair.
+// Returns the key of missing values, first or last in the order of a candidate.
 __device__ static inline uint64_t missing_place(const Orders &o, size column, bool is_first) {
     if (is_first) return 0;
     if (o.kind == PROJECTIONS) return sizeof(real) == 8 ? ~0ull : 0xffffffffu;
     return (uint64_t)o.missing[column] + (o.random ? 1 : 0);
 }
 
-// Returns whether the value of sample i of node a of a part, with its key, is missing in the candidate that the node chose.
+// Returns whether the value of sample i of pending node a, with its key, is missing in the candidate that the node
+// chose.
 __device__ static inline bool is_missing(
-    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
-    const Split &split, size a, size i, uint64_t key
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
+    const Orders &o, const Split &split, size a, size i, uint64_t key
 ) {
     const size best = split.chosen[a], own = o.kind == COLUMNS ? column[best] : 0;
     if (o.kind == COLUMNS && is_categorical(o, own))
-        return (size)bin_at(c, own, level.sample[level.first[part.node[a]] + i]) == o.missing[own];
+        return (size)bin_at(c, own, level.sample[level.first[pending.node[a]] + i]) == o.missing[own];
     if (!has_missing_key(o, own)) return false;
-    const bool is_first = best % pairs.slots % o.n_orders > 0, is_last = !is_first;
+    const bool is_first = best % candidates.slots % o.n_orders > 0, is_last = !is_first;
     const uint64_t place = place_in_key(o, key);
     return ((o.random || is_first) && place == missing_place(o, own, true)) ||
            ((o.random || is_last) && place == missing_place(o, own, false));
 }
 
-// Returns the number of missing values of node a of a part in the candidate that it chose. In a sorted order they are
+// Returns the number of missing values of pending node a in the candidate that it chose. In a sorted order they are
 // first or last.
 __device__ static inline size count_missing(
-    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
-    const Split &split, size a
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
+    const Orders &o, const Split &split, size a
 ) {
-    const size best = split.chosen[a], slots = pairs.slots, n = level.count[part.node[a]];
-    const size own = o.kind == COLUMNS ? column[best] : 0, start = part.begin[a] * slots + best % slots * n;
+    const size best = split.chosen[a], slots = candidates.slots, n = level.count[pending.node[a]];
+    const size own = o.kind == COLUMNS ? column[best] : 0, start = pending.begin[a] * slots + best % slots * n;
     if (o.random || (o.kind == COLUMNS && is_categorical(o, own))) {
         size count = 0;
         for (size i = 0; i < n; ++i)
-            count += is_missing(level, part, pairs, c, column, o, split, a, i, pairs.key[start + i]);
+            count += is_missing(level, pending, candidates, c, column, o, split, a, i, candidates.key[start + i]);
         return count;
     }
     if (!has_missing_key(o, own)) return 0;
@@ -208,43 +210,44 @@ __device__ static inline size count_missing(
     size low = 0, high = n; // the first place of a key that is not missing, or of one that is
     while (low < high) {
         const size middle = (low + high) / 2;
-        if ((place_in_key(o, pairs.key[pairs.order[start + middle]]) == missing) == is_first) low = middle + 1;
+        const uint64_t here = place_in_key(o, candidates.key[candidates.order[start + middle]]);
+        if ((here == missing) == is_first) low = middle + 1;
         else high = middle;
     }
     return is_first ? low : n - low;
 }
 
-// Returns whether sample i of node a of a part, with its key, goes right.
+// Returns whether sample i of pending node a, with its key, goes right.
 __device__ static inline bool goes_right(
-    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
-    const Split &split, size a, size i, uint64_t key
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
+    const Orders &o, const Split &split, size a, size i, uint64_t key
 ) {
     if (o.kind == PLAIN) return key > split.greatest[a];
-    if (is_missing(level, part, pairs, c, column, o, split, a, i, key))
-        return !hf_sends_missing_left(level.default_left[part.node[a]]);
+    if (is_missing(level, pending, candidates, c, column, o, split, a, i, key))
+        return !hf_sends_missing_left(level.default_left[pending.node[a]]);
     return (key > split.greatest[a]) != o.flipped[a];
 }
 
 // Writes the threshold of the best split of node a, given the keys on both sides of it, and the sides of values that it
 // does not compare. split.n_left counts the keys up to the greatest before, and the samples on the left afterwards.
 __device__ static inline void finish_split(
-    const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
-    const Split &split, size a, uint64_t below, uint64_t above
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
+    const Orders &o, const Split &split, size a, uint64_t below, uint64_t above
 ) {
-    const size v = part.node[a], slots = pairs.slots, best = split.chosen[a], n = level.count[v];
+    const size v = pending.node[a], slots = candidates.slots, best = split.chosen[a], n = level.count[v];
     const size own = o.kind == COLUMNS ? column[best] : 0, order = best % slots % o.n_orders;
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
-    const unsigned long long *keys = pairs.key + part.begin[a] * slots + best % slots * n;
-    const size n_missing = count_missing(level, part, pairs, c, column, o, split, a);
+    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + best % slots * n;
+    const size n_missing = count_missing(level, pending, candidates, c, column, o, split, a);
     int missing = -1; // the side of the node's missing values in the scan or the draw: 1 left, 0 right, -1: it has none
     if (n_missing > 0 && (o.random || categories)) {
         size i = 0;
-        while (!is_missing(level, part, pairs, c, column, o, split, a, i, keys[i])) ++i;
+        while (!is_missing(level, pending, candidates, c, column, o, split, a, i, keys[i])) ++i;
         missing = keys[i] <= split.greatest[a];
     } else if (n_missing > 0) {
         missing = order > 0;
     }
-    bool flipped = o.random && pairs.flipped[best];
+    bool flipped = o.random && candidates.flipped[best];
     if (!o.random && !categories) {
         const uint64_t low = place_in_key(o, below), high = place_in_key(o, above);
         const bool last = missing == 0 && high == missing_place(o, own, false);
@@ -272,17 +275,18 @@ __device__ static inline void finish_split(
     split.n_left[a] = n_left + (hf_sends_missing_left(sides) ? n_missing : 0);
 }
 
-// Writes the set of categories that go left, if node a of a part splits by categories: `words` (n_nodes of the level,
+// Writes the set of categories that go left, if pending node a splits by categories: `words` (n_nodes of the level,
 // max_words), OUT, of which a node has n_words (n_nodes,), OUT, 0 before. Categories that the node does not have go to
 // the side with more samples.
-__device__ static inline void words_of(
-    const Columns &c, const Level &level, const Part &part, const Pairs &pairs, const Split &split, const int *column,
-    const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words, size a
+__device__ static inline void write_category_set(
+    const Columns &c, const Level &level, const Pending &pending, const Candidates &candidates, const Split &split,
+    const int *column, const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words,
+    size a
 ) {
-    const size slots = pairs.slots;
+    const size slots = candidates.slots;
     if (split.n_left[a] < 0 || !is_categorical(o, column[split.chosen[a]])) return;
-    const size v = part.node[a], n = level.count[v], own = column[split.chosen[a]];
-    const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
+    const size v = pending.node[a], n = level.count[v], own = column[split.chosen[a]];
+    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + split.chosen[a] % slots * n;
     unsigned *__restrict__ mine = words + v * max_words;
     const unsigned others = hf_sends_unknown_left(level.default_left[v]) ? ~0u : 0u;
     for (size i = 0; i < max_words; ++i) mine[i] = others;
@@ -296,11 +300,12 @@ __device__ static inline void words_of(
     }
 }
 
-// Writes the sets of all nodes of a part. One thread per node.
+// Writes the sets of all nodes of the pending nodes. One thread per node.
 extern "C" __global__ void category_words(
-    Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
-    size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
+    Columns c, Level level, Pending pending, Candidates candidates, Split split, const int *__restrict__ column,
+    Orders o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
 ) {
     const size a = thread_number();
-    if (a < part.n_nodes) words_of(c, level, part, pairs, split, column, o, max_words, words, n_words, a);
+    if (a < pending.n_nodes)
+        write_category_set(c, level, pending, candidates, split, column, o, max_words, words, n_words, a);
 }
