@@ -1,7 +1,7 @@
 """Missing values of a candidate: NaN among the values of a projection."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
 from hforest.growth.cpu.task cimport (
@@ -64,14 +64,17 @@ cdef void place_missing(
     # Chooses the sides of missing values and unknown categories, and writes the side of the node's missing
     # values, which are marked HF_IS_MISSING in r.goes_right.
     cdef int64_t i, n_right = 0, n_missing = 0, n = node.last - node.first
-    cdef bint right
+    cdef uint8_t right
+    cdef uint8_t* goes_right = r.goes_right
     if not t.has_defaults:
         return
+    if split.missing >= 0:
+        for i in range(n):
+            n_missing += goes_right[i] == HF_IS_MISSING
     for i in range(n):
-        n_right += r.goes_right[i] == 1
-        n_missing += r.goes_right[i] == HF_IS_MISSING
+        n_right += goes_right[i]
+    n_right -= HF_IS_MISSING * n_missing
     split.default_left = hf_default_left(split.missing, n - n_missing - n_right, n_right, n_missing)
     right = not hf_sends_missing_left(split.default_left)
     for i in range(n if n_missing else 0):
-        if r.goes_right[i] == HF_IS_MISSING:
-            r.goes_right[i] = right
+        goes_right[i] = right if goes_right[i] == HF_IS_MISSING else goes_right[i]

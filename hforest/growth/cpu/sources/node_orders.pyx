@@ -387,17 +387,20 @@ cdef void fill_sides(
     # Writes the sides of a node's samples to r.goes_right, and the sides of values that the split does not
     # compare.
     cdef int64_t i, n = node.last - node.first
+    cdef uint8_t* goes_right = r.goes_right
+    cdef const int32_t* bin = o.bin
+    cdef int32_t low = <int32_t> split.low, missing
     _read_column(t, r, c, node, split.column, o)
+    missing = o.missing
     if o.categorical:
         for i in range(n):
-            r.goes_right[i] = o.best_side[o.bin[i]]
+            goes_right[i] = o.best_side[bin[i]]
     else:
         for i in range(n):
-            r.goes_right[i] = o.bin[i] > <int32_t> split.low
-    if o.missing >= 0:
+            goes_right[i] = bin[i] > low
+    if split.missing >= 0:
         for i in range(n):
-            if o.bin[i] == o.missing:
-                r.goes_right[i] = HF_IS_MISSING
+            goes_right[i] = HF_IS_MISSING if bin[i] == missing else goes_right[i]
     place_missing(t, r, node, split)
     o.n_words = 0
     if o.categorical:
