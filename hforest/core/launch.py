@@ -248,7 +248,7 @@ _INCLUDE = re.compile(r'#include "([\w/]+\.(?:h|cuh))"')
 def _lines(path: Path, seen: set[str]) -> list[str]:
     # Returns the lines of a file, with `#line` marks; headers are named by their place in the package and
     # occur once.
-    name = f"{path.parent.name}/{path.name}"
+    name = path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else path.parents[1]).as_posix()
     lines = [f'#line 1 "{name}"']
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         include = _INCLUDE.fullmatch(line)

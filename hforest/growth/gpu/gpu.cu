@@ -526,8 +526,9 @@ __device__ static inline void pick_split(
     const size slots = candidates.slots, v = pending.node[a], n = level.count[v];
     size best = -1;
     for (size candidate = a * slots; candidate < (a + 1) * slots; ++candidate)
-        if (candidates.n_right[candidate] > 0 && (best < 0 || hf_beats(score_of(candidates, candidate),
-            score_of(candidates, best)))) best = candidate;
+        if (candidates.n_right[candidate] > 0 &&
+            (best < 0 || hf_beats(score_of(candidates, candidate), score_of(candidates, best))))
+            best = candidate;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;

@@ -184,9 +184,9 @@ __device__ static inline void sides_of(
             bool right = false;
             if (split.n_left[a] >= 0) {
                 const size candidate = split.chosen[a], place = i - begin;
-                const uint64_t key = candidates.key ? candidates.key[begin * slots + candidate % slots * n + place]
-                                                    : bin_at(c, column[candidate],
-                                                        level.sample[level.first[pending.node[a]] + place]);
+                const uint64_t key =
+                    candidates.key ? candidates.key[begin * slots + candidate % slots * n + place]
+                                   : bin_at(c, column[candidate], level.sample[level.first[pending.node[a]] + place]);
                 right = goes_right(level, pending, candidates, c, column, o, split, a, place, key);
             }
             split.right[i] = right;
