@@ -7,6 +7,7 @@ DIR has CSV files of mixed columns (`TARGETS`). Needs pandas.
 
 import argparse
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def error(x: np.ndarray, y: np.ndarray, categories: list[int], is_regression: bo
     """Returns the share of wrong labels of held-out rows, or 1 - R2."""
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = np.split(order, [2 * len(y) // 3])
-    task = "regression" if is_regression else "classification"
+    task: Literal["regression", "classification"] = "regression" if is_regression else "classification"
     forest = hforest.grow(
         hforest.samples(x[train], categorical=categories), y[train], 100, task=task, rng=seed
     )
