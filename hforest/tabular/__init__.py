@@ -10,19 +10,25 @@ Samples, labels and targets are array-likes. Models are fitted and applied on th
 TypeError.
 """
 
-from .columns import Columns, columns, describe, numbers
+from .columns import columns, differences, numbers
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .kinds import Columns
 from .levels import Levels
 from .model import Member, Model, predict
+from .reading import read
+from .report import describe
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
+from .tables import File
+from .targets import labels
 from .training import Moments
 
 __all__ = [
     "Columns",
     "Encoding",
+    "File",
     "Levels",
     "Member",
     "Model",
@@ -31,10 +37,13 @@ __all__ = [
     "TrainingState",
     "columns",
     "describe",
+    "differences",
     "fit",
+    "labels",
     "load",
     "numbers",
     "partial_fit",
     "predict",
+    "read",
     "save",
 ]
