@@ -579,7 +579,7 @@ def test_checkpoints_whose_fields_contradict_are_refused(tmp_path, change, words
 
 # ------------------------------------------------------------------------------------- the main job
 
-SMALL = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "20", "--eval-every", "10"]
+SMALL = ["--n-trees", "4", "--set", "depth=3", "--set", "n_features=8", "--steps", "20", "--set", "eval_every=10"]
 SMALL += ["--no-plot"]
 
 
@@ -686,7 +686,7 @@ def test_bad_checkpoint_seconds(capsys, seconds):
     )
 
 
-@pytest.mark.parametrize("option", ["--n-trees", "--depth", "--n-features", "--n-kernels"])
+@pytest.mark.parametrize("option", ["--n-trees", "--set", "depth=--set", "n_features=--n-kernels"])
 def test_absurd_sizes(capsys, option):
     with pytest.raises(SystemExit) as caught:
         main([*SMALL, option, str(10**20)])
@@ -696,10 +696,10 @@ def test_absurd_sizes(capsys, option):
 
 @pytest.mark.parametrize("lr", ["1e20", "1e30", "1e39", "1e300"])
 @pytest.mark.parametrize(
-    "more", [["--kind", "tree"], ["--kind", "fern"], ["--kind", "tree", "--optimizer", "adagrad"]]
+    "more", [["--kind", "tree"], ["--kind", "fern"], ["--kind", "tree", "--set", "optimizer=adagrad"]]
 )
 def test_a_diverged_run_names_the_learning_rate(capsys, lr, more):
-    assert main([*SMALL, *more, "--lr", lr]) == 2
+    assert main([*SMALL, *more, "--set", f"lr={lr}"]) == 2
     error = capsys.readouterr().err
     assert re.search(r"error: --lr: expected .*, got 1e\+\d+.*; lower the learning rate\n$", error), error
     assert "impute" not in error

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from .. import neural
 from ..core.aliases import ArrayLike, MaxFeatures
-from .base import Estimator, check_flag
+from .base import Estimator, check_flag, standardised, units
 from .grown import weight_of
 from .targets import Classifier
 
@@ -70,7 +70,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     Attributes
     ----------
     model_ : hforest.neural.Linear
-        For the functions of `hforest.neural`.
+        For the functions of `hforest.neural`, on standardised columns.
     n_iter_ : int
         Passes over the samples.
     loss_curve_ : list of float
@@ -130,6 +130,7 @@ class NeuralForestClassifier(Classifier, Estimator):
             for name in ("early_stopping", "standardize"):
                 check_flag(name, getattr(self, name))
             x, labels, of_task = self._learned(X, y)
+            x = self._standardised(x, first=True)
             seed = self._seed()
             weight = weight_of(sample_weight)
             judge = None
@@ -166,6 +167,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             x, labels, weight = self._learned_next(X, y, classes, sample_weight)
+            x = self._standardised(x, first=not hasattr(self, "model_"))
             model = getattr(self, "model_", None)
             if model is None:
                 model = neural.linear_init(
@@ -228,5 +230,11 @@ class NeuralForestClassifier(Classifier, Estimator):
             return x[rows], y[rows], None, _Judge(x[held], y[held], None, int(patience))
         return x[rows], y[rows], weight[rows], _Judge(x[held], y[held], weight[held], int(patience))
 
+    def _standardised(self, x: np.ndarray, first: bool) -> np.ndarray:
+        """Returns columns in float32, standardised in float64 by the first samples."""
+        if first:
+            self._units = units(x) if self.standardize else None
+        return x if self._units is None else standardised(x, self._units)
+
     def _outputs(self, x: np.ndarray) -> np.ndarray:
-        return neural.predict(self.model_, x)
+        return neural.predict(self.model_, self._standardised(x, first=False))

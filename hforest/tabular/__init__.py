@@ -22,7 +22,7 @@ from .report import describe
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
 from .tables import File
-from .targets import labels
+from .targets import Target, labels, target
 from .training import Moments
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Model",
     "Moments",
     "Scaling",
+    "Target",
     "TrainingState",
     "columns",
     "describe",
@@ -46,4 +47,5 @@ __all__ = [
     "predict",
     "read",
     "save",
+    "target",
 ]

@@ -168,7 +168,7 @@ def _names(categorical: Any) -> list[str]:
     return list(categorical)
 
 
-def _words(null_values: Any) -> tuple[str, ...]:
+def words_of(null_values: Any) -> tuple[str, ...]:
     if null_values is None:
         return NULL_VALUES
     remedy = "pass a list of words, or None for those of pandas and readr"
@@ -187,7 +187,7 @@ def learned(
     name: str, table: Any, categorical: Any, null_values: Any = None, day_first: bool | None = None
 ) -> tuple[Columns, FloatArray, list[str]]:
     """Returns `columns` and `numbers` of one table, and faults of what was read; messages use its `name`."""
-    chosen, words = set(_names(categorical)), _words(null_values)
+    chosen, words = set(_names(categorical)), words_of(null_values)
     if day_first is not None:
         check.flag("day_first", day_first)
     names, readers, n_rows = opened(name, table)
@@ -201,10 +201,11 @@ def learned(
     table_of, features, forms, notes, said = [], [], [], [], []
     for column, read in zip(names, readers, strict=True):
         try:
-            values, form, of_column, told = read(), "", [], []
+            raw, form, of_column, told = read(), "", [], []
+            values = raw
             if values.kind == "text" and column not in chosen:
-                values, form, rows, odd, told = texts.typed(values, hints)
-                of_column += [*odd, *_unread(form, rows, read, values, place)]
+                values, form, rows, odd, told = texts.typed(raw, hints)
+                of_column += [*odd, *unread(form, rows, raw, values, place)]
             one, more = _learned(values, categorical is not None, column in chosen, words, place)
             some = _features(one.levels, one.parts, values)
             of_column += more
@@ -242,12 +243,11 @@ def warn(faults: Sequence[str]) -> None:
         warnings.warn("\n".join(faults), UserWarning, stacklevel=3)
 
 
-def _unread(form: str, rows: IntArray, read: Callable[[], Values], values: Values, place: Any) -> list[str]:
-    """Returns a sentence about unreadable cells, if there are any."""
+def unread(form: str, rows: IntArray, raw: Values, values: Values, place: Any) -> list[str]:
+    """Returns a sentence about the unreadable cells of a column of text, if there are any."""
     if not len(rows):
         return []
-    n = int((~values.absent).sum()) + len(rows)
-    cells = read().data
+    n, cells = int((~values.absent).sum()) + len(rows), raw.data
     some = ", ".join(f"{cells[row].strip()!r:.60} in {place(row)}" for row in rows[:3].tolist())
     more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     word = texts.READERS[form.partition("|")[0]].word
@@ -318,10 +318,12 @@ def _as_learned(columns: Columns, j: int, read: Callable[[], Values], place: Any
         row = int(typed.unreadable[0])
         got = f"text such as {values.data[row].strip()!r:.60}"
         raise ColumnError(WORDS[kind], got, "convert the column", TypeError)
-    return typed.values, _unread(form, typed.unreadable, read, typed.values, place)
+    return typed.values, unread(form, typed.unreadable, values, typed.values, place)
 
 
-def _unlike(columns: Columns, j: int, values: Values, features: Sequence[FloatArray], place: Any) -> list[str]:
+def _unlike(
+    columns: Columns, j: int, values: Values, features: Sequence[FloatArray], place: Any
+) -> list[str]:
     """Returns sentences about categories and numbers that did not occur in the fitted column."""
     n = int((~values.absent).sum())
     if values.kind == MISSING or not features or not n:
@@ -336,16 +338,17 @@ def _unlike(columns: Columns, j: int, values: Values, features: Sequence[FloatAr
     else:
         low, high = float(columns.low[j]), float(columns.high[j])
         odd = np.flatnonzero((features[0] < low) | (features[0] > high)) if "days" != columns.parts[0] else []
-        what, example = f"outside of the range of training, {low:.6g} to {high:.6g}", lambda row: values.data[row]
+        what, example = (
+            f"outside of the range of training, {low:.6g} to {high:.6g}",
+            lambda row: values.data[row],
+        )
     if not len(odd):
         return []
     row = int(odd[0])
     return [f"{len(odd)} of {n} values are {what}, such as {str(example(row))!r:.60} in {place(row)}"]
 
 
-def converted(
-    name: str, columns: Columns, table: Any, faults_of: list[str] | None = None
-) -> FloatArray:
+def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | None = None) -> FloatArray:
     """Returns `numbers` for checked columns and a table; messages use its `name`.
 
     Sentences about cells that the columns do not know are added to `faults_of`.

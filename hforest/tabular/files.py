@@ -9,8 +9,8 @@ import numpy as np
 from ..core import check, models
 from ..tree.files import read_forest
 from .columns import text_array
-from .kinds import Columns
 from .encoding import Encoding
+from .kinds import Columns
 from .levels import Levels
 from .model import Member, Model, checked
 from .scaling import Scaling
@@ -47,7 +47,9 @@ _OLDER = {
 }
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
-    models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING, columns=models.maybe("names", _COLUMNS)), _OLDER),
+    models.in_format(
+        "tabular_format", FORMAT, _MODEL(scaling=_SCALING, columns=models.maybe("names", _COLUMNS)), _OLDER
+    ),
     "the file was changed: restore it or fit a new model",
     other_format=f"a model of a table that save wrote, in format 1 to {FORMAT}, got format {{}}; the file "
     "was changed, or a newer version of hforest wrote it: restore it, fit a new model or update hforest",

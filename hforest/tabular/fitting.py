@@ -12,8 +12,9 @@ from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progres
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import converted, learned, warn
-from .kinds import Columns
-from .encoding import columns, fit_encoding, without_categories
+from .encoding import columns as encoded_columns
+from .encoding import fit_encoding, without_categories
+from .kinds import Columns, check_columns
 from .model import Member, Model
 from .recipe import Rows, Settings
 from .scaling import KINDS, measure, transformed
@@ -59,12 +60,20 @@ class _Targets:
         return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
 
 
-def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | None, Any]:
+def _numbers_of(
+    x: ArrayLike, categorical: Any, known: Columns | None
+) -> tuple[ArrayLike, Columns | None, Any]:
     """Returns the numbers of a table, its columns, and the categorical ones; an array stays as it is."""
-    if not is_table(x):
+    if known is not None:
+        check_columns("columns", known)
+        remedy = "name them in the call of tabular.columns"
+        check.require(categorical is None, "categorical", "None with columns", "categorical columns", remedy)
+        of_table, numbers = known, converted("x", known, x)
+    elif not is_table(x):
         return x, None, categorical
-    of_table, numbers, faults = learned("x", x, "from_dtype" if categorical is None else categorical)
-    warn(faults)
+    else:
+        of_table, numbers, faults = learned("x", x, "from_dtype" if categorical is None else categorical)
+        warn(faults)
     check.require(
         numbers.shape[1], "x", "a column of different values", "columns of one value each", "pass more rows"
     )
@@ -120,6 +129,7 @@ def fit(
     sample_weight: ArrayLike | None = None,
     class_weight: ClassWeight = None,
     categorical: ArrayLike | None = None,
+    columns: Columns | None = None,
     scaling: Scaled = "auto",
     n_members: int = 3,
     n_trees: int = 50,
@@ -153,6 +163,8 @@ def fit(
         Categorical columns, which hold integers from 0 to 65535, or NaN. Their order is not used; leave
         ordered categories as numbers. For a table: names of categorical columns besides those of text and of
         categorical dtypes.
+    columns : Columns, optional
+        Result of `tabular.columns` for x, in place of `categorical`: how the columns of a table are read.
     scaling : "auto", "deviations" or "normal"
         Scaling of the columns. "deviations": standard deviations from the mean; "normal": normal quantiles of
         the ranks; "auto": "normal" for columns with long tails (kurtosis above 12), else "deviations".
@@ -217,7 +229,7 @@ def fit(
     """
     check_progress(progress)
     check.on_cpu(x=x, y=y)
-    x, of_table, categorical = _numbers_of(x, categorical)
+    x, of_table, categorical = _numbers_of(x, categorical, columns)
     x, _ = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
@@ -265,7 +277,7 @@ def fit(
     if mask is not None or bool(np.isnan(rows.x).any()):
         encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
     if validation_rows is not None:
-        filled, native = columns(units, encoding, validation_rows[0])
+        filled, native = encoded_columns(units, encoding, validation_rows[0])
         held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)

@@ -75,7 +75,9 @@ def _polars(path: str, what: str, function: Any) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         text = " ".join(str(error).split())
-        raise ValueError(f"{path}: expected {what}, got an error of polars ({text:.200}); restore it") from None
+        raise ValueError(
+            f"{path}: expected {what}, got an error of polars ({text:.200}); restore it"
+        ) from None
 
 
 # --------------------------------------------------------------------------------------------- CSV
@@ -123,7 +125,10 @@ def _dialect(path: str, text: str, header: bool) -> _Dialect:
         raise ValueError(f"{path}: expected a line of column names, got an empty file; check the file")
     head = text[start : start + HEAD]
     if not separator:
-        widths = {mark: [len(row) for row in islice(_rows(head, mark), 20) if row][:-1] or [1] for mark in SEPARATORS}
+        widths = {
+            mark: [len(row) for row in islice(_rows(head, mark), 20) if row][:-1] or [1]
+            for mark in SEPARATORS
+        }
         first = {mark: len(next(_rows(head, mark))) for mark in SEPARATORS}
         even = {mark: Counter(widths[mark]).most_common(1)[0] for mark in SEPARATORS}
         separator = max(SEPARATORS, key=lambda mark: (first[mark] > 1 and even[mark][0] > 1, first[mark]))

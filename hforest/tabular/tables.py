@@ -272,12 +272,14 @@ def _times(a: np.ndarray) -> np.ndarray:
     far = abs(years) > MAX_YEARS
     if far.any():
         raise ColumnError(
-            f"dates within {MAX_YEARS} years of 1970", f"the year {years[far][0] + 1970}", "correct or drop it"
+            f"dates within {MAX_YEARS} years of 1970",
+            f"the year {years[far][0] + 1970}",
+            "correct or drop it",
         )
     return a.astype("datetime64[us]")
 
 
-def _group(kind: type) -> str:
+def group_of(kind: type) -> str:
     """Returns the kind of the values of a Python type; "" for unknown types."""
     if kind is type(None) or kind.__name__ in ("NAType", "NaTType"):
         return MISSING
@@ -291,7 +293,7 @@ def _group(kind: type) -> str:
 
 
 def _of_objects(a: np.ndarray) -> Values:
-    groups = {kind: _group(kind) for kind in set(map(type, a))}
+    groups = {kind: group_of(kind) for kind in set(map(type, a))}
 
     def among(*names: str) -> np.ndarray:
         chosen = {kind for kind, group in groups.items() if group in names}
@@ -376,7 +378,7 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
     elif kind == "duration":
         some = np.array(values.tolist(), "timedelta64[us]") / _DAY
     else:
-        some = _numbers(values)
+        some = values.astype(bool) if kind == "boolean" else _numbers(values)
     numbers = np.full(len(present), np.nan, some.dtype) if some.dtype.kind == "f" else np.zeros(
         len(present), some.dtype
     )  # fmt: skip
@@ -506,7 +508,7 @@ def _of_categories(series: Any, absent: np.ndarray) -> Values:
     # The order of the levels of a polars Enum has no meaning.
     ordered = nw.is_ordered_categorical(series) and not of_polars
     categories = series.cat.get_categories()
-    kinds = {_group(type(value)) for value in categories.to_list()} - {MISSING}
+    kinds = {group_of(type(value)) for value in categories.to_list()} - {MISSING}
     if kinds == {"text", "number"}:
         raise ColumnError("categories of one kind", "text and numbers", "convert them to text", TypeError)
     named = categories.to_list()

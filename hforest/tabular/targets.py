@@ -1,14 +1,17 @@
 """Labels of any kind as class numbers, without a detour by float64 or text that would merge some of them."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check
-from ..core.aliases import ArrayLike, IntArray
+from ..core.aliases import ArrayLike, IntArray, Table, Task
 from ..core.real import as_given
-from .tables import WORDS, _group
+from . import texts
+from .columns import coded, place_of, text_array, unread, words_of
+from .tables import MISSING, NUMBERS, TIMES, WORDS, File, group_of, opened
 
 FEW = 20
 """Number of classes up to which each may have a single row."""
@@ -77,8 +80,8 @@ def one_kind(name: str, y: Any) -> np.ndarray:
     )
     first: dict[str, int] = {}
     for i, item in enumerate(a.ravel().tolist()):
-        kind = _group(type(item))
-        if kind == "missing" or item != item:
+        kind = group_of(type(item))
+        if kind == MISSING or item != item:
             raise ValueError(
                 f"{name}: expected a label of each sample, got {item} at index {i}; drop such samples"
             )
@@ -135,3 +138,101 @@ def class_weight_of(class_weight: Any, classes: np.ndarray) -> Any:
         not unknown, "class_weight", "labels of y", repr(unknown[:1]), "leave out labels that do not occur"
     )
     return {place[label]: weight for label, weight in class_weight.items()}
+
+
+class Target(NamedTuple):
+    """The column of a table that is to be predicted."""
+
+    rows: IntArray
+    """(n,) int64: the rows that have a value."""
+    y: np.ndarray
+    """(n,) labels as they are spelt, or targets as float64."""
+    task: Task
+
+
+def target(
+    table: Table,
+    name: str,
+    *,
+    task: Task | None = None,
+    null_values: Sequence[str] | None = None,
+    day_first: bool | None = None,
+) -> Target:
+    """Returns a column of a table as labels or targets, for `fit`.
+
+    Parameters
+    ----------
+    table, null_values, day_first
+        As for `columns`.
+    name : str
+        Name of the column.
+    task : "classification" or "regression", optional
+        By default regression if the values are numbers that are not all whole, or more than 20 different ones.
+
+    Returns
+    -------
+    Target
+        Labels that were read from text keep their spelling, unless they are whole numbers that are spelt as Python
+        does; these are int64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Dates; infinite targets; text of which most values, but not all, are numbers (pass null_values or `task`);
+        with "regression" text that is not numbers.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.tabular.target({"code": ["001", "010", None]}, "code").y.tolist()
+    ['001', '010']
+    """
+    names, readers, _ = opened("table", table)
+    check.choice("name", name, names)
+    values, place = readers[names.index(name)](), place_of(table)
+    words, where = words_of(null_values), f"column {name!r}"
+    typed, faults = values, ()
+    if values.kind == "text":
+        hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
+        typed, form, rows, faults, _ = texts.typed(values, hints)
+        if task != "classification":
+            faults = (*unread(form, rows, values, typed, place), *(f for f in faults if "looks like" in f))
+    if faults and task != "classification":
+        raise ValueError(
+            f"{where}: expected numbers, or labels of several rows each, got values of which {faults[0]}; correct "
+            'them, name them in null_values, or pass task="classification"'
+        )
+    if typed.kind in TIMES or (values.kind != "text" and values.kind in ("time", "duration")):
+        raise TypeError(
+            f"{where}: expected text, booleans or numbers to predict, got {WORDS[typed.kind]}; choose another column"
+        )
+    if typed.kind in NUMBERS and task != "classification":
+        known = np.flatnonzero(~typed.absent)
+        y = typed.data[known].astype(np.float64)
+        distinct = np.unique(typed.data[known])
+        whole = typed.kind in ("number", "boolean") and bool((distinct == np.trunc(distinct * 1.0)).all())
+        if task == "regression" or not whole or len(distinct) > FEW:
+            check.finite(where, y, remedy="correct these values")
+            return Target(known, y, "regression")
+    levels, codes = coded(values, words)
+    rows = np.flatnonzero(codes >= 0)
+    if task == "regression":
+        raise TypeError(
+            f"{where}: expected numbers as targets, got {WORDS[values.kind]}; choose another task"
+        )
+    if values.kind in NUMBERS and values.kind != "time":
+        return Target(rows, values.data[rows], "classification")
+    spelt = _spelt_once(levels, codes, typed) if typed.kind in NUMBERS else list(levels)
+    if spelt and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in spelt):
+        return Target(rows, np.array(list(map(int, spelt)))[codes[rows]], "classification")
+    return Target(rows, text_array(spelt)[codes[rows]] if spelt else np.zeros(0, "U1"), "classification")
+
+
+def _spelt_once(levels: Sequence[str], codes: IntArray, typed: Any) -> list[str]:
+    """Returns the texts of levels; those that are equal numbers have that of the first."""
+    first = np.full(len(levels), -1)
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[rows]] = rows  # the last write is that of the first row
+    spelling: dict[Any, str] = {}
+    numbers = typed.data[first].tolist()
+    return [spelling.setdefault(number, level) for number, level in zip(numbers, levels, strict=True)]

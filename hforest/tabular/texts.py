@@ -73,7 +73,9 @@ def series_of(values: Values) -> Any:
 
 _CURRENCY = r"\p{Lu}{0,2}\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|Rs\.?"
 _DIGITS = r"(?:\d[\d.,'’\s]*|[.,]\d+)(?:[eE][+-]?\d+)?"
-_PARTS = rf"^\(?[+-]?(?P<prefix>{_CURRENCY})?\s*[+-]?{_DIGITS}\s*(?P<suffix>[^\d\s()+\-.,*][^\d()*|]*?)?\)?-?$"
+_PARTS = (
+    rf"^\(?[+-]?(?P<prefix>{_CURRENCY})?\s*[+-]?{_DIGITS}\s*(?P<suffix>[^\d\s()+\-.,*][^\d()*|]*?)?\)?-?$"
+)
 _CODES = r"^[+-]?0\d+$"
 """Digits that a number would not give back."""
 _MINUS = {"−": "-", "–": "-", "－": "-"}
@@ -117,7 +119,9 @@ def _boolean_formats(sample: Any, hints: Hints) -> Iterator[str]:
 
 def _boolean(texts: Any, form: str) -> Any:
     pl = polars("text")
-    return texts.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
+    return texts.str.to_lowercase().replace_strict(
+        {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
+    )
 
 
 DATES = (
@@ -150,7 +154,9 @@ def _date(texts: Any, form: str) -> Any:
         a, form = a + "-01", "%Y-%m-%d"
     read = [a.str.to_datetime(form + clock, strict=False, time_unit="us") for clock in CLOCKS]
     if not sum(t.count() for t in read):
-        zoned = [a.str.to_datetime(f"{form}{clock}%#z", strict=False, time_unit="us") for clock in CLOCKS[1:3]]
+        zoned = [
+            a.str.to_datetime(f"{form}{clock}%#z", strict=False, time_unit="us") for clock in CLOCKS[1:3]
+        ]
         read = [t.dt.convert_time_zone("UTC") for t in zoned]
     t = pl.select(pl.coalesce(read)).to_series()
     return pl.select(pl.when(t.dt.year().is_between(*YEARS)).then(t)).to_series()
@@ -318,7 +324,9 @@ def _almost(best: str, forms: dict[str, int], n: int, known: Any) -> tuple[str, 
         units = known.filter(known.str.contains(_PARTS)).unique(maintain_order=True)
         if len(units) <= max(20, n / 2):
             return ()
-        return (f"looks like numbers with different units, such as {units[0]!r} and {units[1]!r}; a column has one",)
+        return (
+            f"looks like numbers with different units, such as {units[0]!r} and {units[1]!r}; a column has one",
+        )
     odd = known.filter(cast_cells(known, best).is_null())[0]
     word = READERS[best.partition("|")[0]].word
     return (
@@ -333,5 +341,7 @@ def _ambiguous(best: str, equal: list[str], known: Any) -> tuple[str, ...]:
     for form in equal:
         other = cast_cells(known, form) if form.partition("|")[0] == best.partition("|")[0] else a
         if other.dtype == a.dtype and (other != a).any():
-            return (f"each value can also be read as in {form.partition('|')[2]!r}; pass day_first if it should",)
+            return (
+                f"each value can also be read as in {form.partition('|')[2]!r}; pass day_first if it should",
+            )
     return ()
