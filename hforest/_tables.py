@@ -49,6 +49,8 @@ class Table(NamedTuple):
     is_regression: bool
     tested_on: str | None
     """Description of the test rows, in words; None for those that the file itself calls test rows."""
+    whole: Any = None
+    """All rows and their labels or targets, if the test rows are some of them."""
 
 
 def has_columns(path: str) -> bool:
@@ -97,7 +99,8 @@ def _of_file(options: argparse.Namespace) -> Table:
         echo(f"{path}: {len(table.frame) - len(rows)} rows have no {name!r}, and are left out")
     x = _rows(_without(table, {name, *(options.drop or [])}), rows)
     train, test, tested_on = _split(path, len(y), options)
-    return Table(_rows(x, train), y[train], _rows(x, test), y[test], task == "regression", tested_on)
+    is_regression = task == "regression"
+    return Table(_rows(x, train), y[train], _rows(x, test), y[test], is_regression, tested_on, (x, y))
 
 
 def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
@@ -125,7 +128,7 @@ def _of_archive(options: argparse.Namespace) -> Table:
     is_regression = task == "regression" or (task is None and (y.ndim > 1 or fraction))
     if not tests:
         train, test, tested_on = _split(path, len(y), options)
-        return Table(x[train], y[train], x[test], y[test], is_regression, tested_on)
+        return Table(x[train], y[train], x[test], y[test], is_regression, tested_on, (x, y))
     if (y.dtype.kind in "US") != (tests[1].dtype.kind in "US") and not is_regression:
         raise other_kind(path, y, tests[1])
     check.require(
@@ -233,8 +236,8 @@ def train(options: argparse.Namespace) -> int:
         echo(f"{', '.join(paths)}: drawn from the {tested_on}")
     if save is not None:
         x, y = table.x, table.y
-        if table.tested_on is not None and not stopped and not options.no_refit:
-            x, y = _joined(table)
+        if table.whole is not None and not stopped and not options.no_refit:
+            x, y = table.whole
             final, stopped = _fit(options, x, y, task, "all rows")
             model = model if stopped else final
             echo("" if stopped else f"{save}: the model is fitted to all {len(y)} rows")
@@ -272,16 +275,6 @@ def _check_folder(folder: str, source: str) -> None:
 def converted_quietly(model: tabular.Model, x: Any) -> Any:
     """Returns a table as the numbers that a model reads."""
     return x if model.columns is None else converted("x", model.columns, x)
-
-
-def _joined(table: Table) -> tuple[Any, np.ndarray]:
-    """Returns training rows and test rows as one table."""
-    y = np.concatenate([table.y, table.y_test])
-    if not isinstance(table.x, File):
-        return np.concatenate([table.x, table.x_test]), y
-    lines = [part.lines for part in (table.x, table.x_test)]
-    frame = table.x.frame.vstack(table.x_test.frame)
-    return table.x._replace(frame=frame, lines=None if lines[0] is None else np.concatenate(lines)), y
 
 
 # ---------------------------------------------------------------------------------------- prediction

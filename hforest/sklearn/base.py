@@ -90,6 +90,8 @@ def _is_number(dtype: Any) -> bool:
     return str(dtype).lower().startswith(words)
 
 
+MAX_LEVELS = 2**16
+"""Forests take categories 0 to 65535."""
 MAX_INDICATED = 32
 """Maximum number of levels of a column with an indicator, for forests without splits by categories."""
 
@@ -244,6 +246,11 @@ class Estimator(BaseEstimator):
             raise type(error)(f"X{str(error).removeprefix('table')}") from None
         if not self._splits_by_categories():
             x = self._indicated(x, reset)
+        elif reset:
+            self._complete = self.columns_.categorical & ~np.isnan(x).any(axis=0)
+        else:  # a forest without missing values takes categories that it has not seen, but no NaN
+            sizes = np.diff(self.columns_.level_start)[self.columns_.source]
+            x = np.where(self._complete & np.isnan(x) & (sizes < MAX_LEVELS), sizes, x)
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
 
     def _indicated(self, x: np.ndarray, reset: bool) -> np.ndarray:

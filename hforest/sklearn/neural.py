@@ -15,6 +15,11 @@ from .grown import weight_of
 from .targets import Classifier
 
 
+FAR, DECADES = 1000.0, 15
+"""Columns whose mean is more than FAR deviations from 0, or whose deviation is not within DECADES powers of ten, are
+standardised before they become float32."""
+
+
 class _Judge:
     """Keeps the model with the least loss on held-out samples, and decides when training ends."""
 
@@ -70,7 +75,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     Attributes
     ----------
     model_ : hforest.neural.Linear
-        For the functions of `hforest.neural`, on standardised columns.
+        For the functions of `hforest.neural`. Columns far from 0, or in an extreme unit, are standardised before.
     n_iter_ : int
         Passes over the samples.
     loss_curve_ : list of float
@@ -231,10 +236,12 @@ class NeuralForestClassifier(Classifier, Estimator):
         return x[rows], y[rows], weight[rows], _Judge(x[held], y[held], weight[held], int(patience))
 
     def _standardised(self, x: np.ndarray, first: bool) -> np.ndarray:
-        """Returns columns in float32, standardised in float64 by the first samples."""
+        """Returns samples; if float32 cannot hold some columns, these are standardised by the first samples."""
         if first:
-            self._units = units(x) if self.standardize else None
-        return x if self._units is None else standardised(x, self._units)
+            mean, deviation = units(x)
+            far = (abs(mean) > FAR * deviation) | (abs(np.log10(deviation)) > DECADES)
+            self._units = (np.where(far, mean, 0.0), np.where(far, deviation, 1.0)) if far.any() else None
+        return x if self._units is None or not self.standardize else standardised(x, self._units)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return neural.predict(self.model_, self._standardised(x, first=False))

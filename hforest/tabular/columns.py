@@ -127,7 +127,8 @@ def _learned(
     low = high = np.nan
     if kind in NUMBERS:
         _check_finite(values, place)
-        low, high = (float(end(values.data[~values.absent])) for end in (np.min, np.max))
+        some = values.data[~values.absent] if share else values.data
+        low, high = float(some.min()), float(some.max())
         by_levels = chosen or (categorical and values.of_categories) or _merged(values)
         if not by_levels:
             constant = low == high and not share
@@ -142,16 +143,22 @@ def _learned(
         return _Column(MISSING, 1.0), []
     kind = "category" if chosen and kind == "ordered" else kind
     (names, parts), faults = _of_levels(kind, levels, codes, chosen)
-    if kind == "text" and not isinstance(chosen, str):
-        words = sorted(set(map(str.strip, spelt(values)[0])) & set(null_values) - {""})
-        faults += [f"the words {shown(words)} are missing values; null_values has others"] if words else []
     return _Column(kind, float((codes < 0).mean()), low, high, names, parts), faults
+
+
+def _lost(values: Values, null_values: Sequence[str]) -> list[str]:
+    """Returns a note on words in a column of text that are missing values."""
+    levels = set(map(str.strip, spelt(values)[0])) if values.kind == "text" else set()
+    words = sorted(levels & set(null_values) - {""})
+    return [f"{shown(words)} read as missing values, which null_values can change"] if words else []
 
 
 def _common(feature: FloatArray) -> str:
     """Returns a note on a feature of which nearly all values are equal; else ""."""
-    known = feature[~np.isnan(feature)]
-    share = float((known == np.median(known)).mean()) if len(known) else 0.0
+    middle = np.nanmedian(feature[:: max(1, len(feature) // 1001)]) if len(feature) else np.nan
+    if not np.mean(feature[:1000] == middle) > 0.9:
+        return ""
+    share = float((feature == middle).sum() / max(1, (~np.isnan(feature)).sum()))
     return f"{100 * share:.4g} % of the values are equal" if 0.99 <= share < 1 else ""
 
 
@@ -185,8 +192,8 @@ def place_of(table: Any) -> Callable[[int], str]:
 
 def learned(
     name: str, table: Any, categorical: Any, null_values: Any = None, day_first: bool | None = None
-) -> tuple[Columns, FloatArray, list[str]]:
-    """Returns `columns` and `numbers` of one table, and faults of what was read; messages use its `name`."""
+) -> tuple[Columns, list[FloatArray], list[str]]:
+    """Returns `columns` and the features of one table, and faults of what was read; messages use its `name`."""
     chosen, words = set(_names(categorical)), words_of(null_values)
     if day_first is not None:
         check.flag("day_first", day_first)
@@ -209,6 +216,7 @@ def learned(
             one, more = _learned(values, categorical is not None, column in chosen, words, place)
             some = _features(one.levels, one.parts, values)
             of_column += more
+            told = [*told, *_lost(values, words)]
         except ColumnError as fault:
             faults.add(f"column {column!r}", fault)
             continue
@@ -234,7 +242,7 @@ def learned(
         notes=text_array(notes),
         null_values=text_array(words),
     )
-    return result, _stacked([a for some in features for a in some], n_rows), said
+    return result, [a for some in features for a in some], said
 
 
 def warn(faults: Sequence[str]) -> None:
@@ -256,7 +264,7 @@ def unread(form: str, rows: IntArray, raw: Values, values: Values, place: Any) -
     ]
 
 
-def _stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
+def stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
     x = np.empty((n_rows, len(features)))
     for k, a in enumerate(features):
         x[:, k] = a
@@ -276,6 +284,8 @@ def _features(levels: Sequence[str], parts: Sequence[str], values: Values) -> li
 def _feature(levels: Sequence[str], part: str, values: Values) -> FloatArray:
     if part in PARTS or part == "value":
         a = PARTS[part](values.data) if part in PARTS else values.data
+        if not values.absent.any():
+            return np.asarray(a, np.float64)
         numbers = np.array(a, np.float64)
         numbers[values.absent] = np.nan
         return numbers
@@ -388,7 +398,7 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
         except ColumnError as fault:
             faults.add(f"column {column!r}", fault)
     faults.check()
-    return _stacked(features, n_rows)
+    return stacked(features, n_rows)
 
 
 # ------------------------------------------------------------------------------------------ public

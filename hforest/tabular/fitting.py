@@ -11,7 +11,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
-from .columns import converted, learned, warn
+from .columns import converted, learned, stacked, warn
 from .encoding import columns as encoded_columns
 from .encoding import fit_encoding, without_categories
 from .kinds import Columns, check_columns
@@ -72,7 +72,8 @@ def _numbers_of(
     elif not is_table(x):
         return x, None, categorical
     else:
-        of_table, numbers, faults = learned("x", x, "from_dtype" if categorical is None else categorical)
+        of_table, features, faults = learned("x", x, "from_dtype" if categorical is None else categorical)
+        numbers = stacked(features, len(features[0]) if features else 0)
         warn(faults)
     check.require(
         numbers.shape[1], "x", "a column of different values", "columns of one value each", "pass more rows"

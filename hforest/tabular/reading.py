@@ -4,6 +4,7 @@ The cells of a CSV file are text; `columns` decides what they are. Only the firs
 separator, and the lines of a file that polars refuses, for a message that names the first bad one.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -24,7 +25,6 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet",
 SEPARATORS = ",;\t|"
 HEAD = 1 << 16
 """Number of characters in which the separator is looked for."""
-_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 
 
 def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
@@ -59,7 +59,7 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
     check.flag("header", header)
     pl = polars(name)
     if "\0" in name or not os.path.isfile(name):
-        raise FileNotFoundError(f"{name!r:.200}: expected a table, got no such file; check the path")
+        raise FileNotFoundError(f"{name}: expected a table, got no such file; check the path")
     if name.lower().endswith((".parquet", ".pq")):
         return File(_polars(name, "a Parquet file", lambda: pl.read_parquet(name)))
     return _csv(name, header)
@@ -88,23 +88,34 @@ class _Dialect(NamedTuple):
     skipped: int
     """Number of lines before the first one with values."""
     names: list[str]
-    n_values: int
-    """Number of values in a line; one more than names where each line ends with a separator."""
+    trailing: bool
+    """Whether lines may end with a separator."""
+    n_first: int
+    """Number of values in the first line behind the names, which polars takes for that of all lines."""
 
 
-def _text(path: str) -> str:
-    """Returns the text of a file without a byte order mark."""
+def _bytes(path: str) -> bytes:
+    """Returns the content of a file in UTF-8 without a byte order mark."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
         if path.lower().endswith(".gz"):
             data = gzip.decompress(data)
-        return data.decode(next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8"))
+        if data[:3] == codecs.BOM_UTF8:
+            data = data[3:]
+        if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            data = data.decode("utf-16").encode()
+        data[:HEAD].decode(errors="strict" if len(data) <= HEAD else "replace")
+        return data
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error!s:.200}); save it as "
-            "UTF-8, and give a compressed file the suffix .gz"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: object) -> ValueError:
+    return ValueError(
+        f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error!s:.200}); save it as UTF-8, and give a "
+        "compressed file the suffix .gz"
+    )
 
 
 def _rows(text: str, separator: str) -> Any:
@@ -134,21 +145,19 @@ def _dialect(path: str, text: str, header: bool) -> _Dialect:
         separator = max(SEPARATORS, key=lambda mark: (first[mark] > 1 and even[mark][0] > 1, first[mark]))
     rows = [row for row in islice(_rows(head, separator), 20) if row]
     names, others = rows[0], rows[1:-1] or rows[1:]
-    n_values = len(names)
-    if others and all(len(row) == len(names) + 1 and not row[-1].strip() for row in others):
-        n_values += 1
-    if not header:
-        return _Dialect(separator, skipped, [str(j) for j in range(len(names))], n_values)
-    return _Dialect(separator, skipped, [name.strip() for name in names], n_values)
+    trailing = bool(others) and all(len(row) == len(names) + 1 and not row[-1].strip() for row in others)
+    n_first = len(rows[1]) if trailing and header else len(names)
+    names = [name.strip() for name in names] if header else [str(j) for j in range(len(names))]
+    return _Dialect(separator, skipped, names, trailing, n_first)
 
 
 def _csv(path: str, header: bool) -> File:
     pl = polars(path)
-    text = _text(path)
+    data = _bytes(path)
     try:
-        dialect = _dialect(path, text, header)
+        dialect = _dialect(path, data[: 2 * HEAD].decode(errors="replace"), header)
     except csv.Error as error:
-        raise ValueError(f"{path}: expected a CSV file, got an unreadable line ({error}); check it") from None
+        raise _unreadable(path, error) from None
     names = dialect.names
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
     if twice:
@@ -156,30 +165,32 @@ def _csv(path: str, header: bool) -> File:
             f"{path}: expected a first line of unique column names, got {twice[0]!r} twice; rename "
             "one, or pass --no-header if the first line is no header"
         )
-    columns = [f"column_{j}" for j in range(dialect.n_values)]
+    columns = [f"column_{j}" for j in range(dialect.n_first)]
 
     def parsed() -> Any:
         return pl.read_csv(
-            io.BytesIO(text.encode()), separator=dialect.separator, has_header=False, infer_schema=False,
+            data, separator=dialect.separator, has_header=False, infer_schema=False,
             skip_lines=dialect.skipped + header, schema=dict.fromkeys(columns, pl.String), raise_if_empty=False,
+            truncate_ragged_lines=dialect.trailing,
         )  # fmt: skip
 
     try:
         frame = _polars(path, "a CSV file", parsed)
     except ValueError as error:
-        _check_lines(path, text, dialect)
+        _check_lines(path, data, dialect)
         raise error from None
-    last = frame.to_series(len(columns) - 1)
-    if last.null_count():  # perhaps of a line that is too short
-        _check_lines(path, text, dialect)
+    frame = frame[:, : len(names)]
+    last = frame.to_series(len(names) - 1)
+    if last.null_count() or dialect.trailing:  # perhaps of a line that is too short
+        _check_lines(path, data, dialect)
     first_line = dialect.skipped + header + 1
     lines = np.arange(first_line, first_line + len(frame))
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     if blank.any():
         frame, lines = frame.filter(~blank), lines[~blank.to_numpy()]
-    if text.count('"') and text.count("\n") > len(blank) + first_line:
+    if b'"' in data and data.count(b"\n") > len(blank) + first_line - 1:
         lines = None  # values of several lines
-    unnamed = [j for j in range(dialect.n_values) if j >= len(names) or not names[j]]
+    unnamed = [j for j, name in enumerate(names) if not name]
     for j in unnamed:
         if frame.to_series(j).null_count() < len(frame):
             raise ValueError(f"{path}: expected a name for each column, got none for column {j + 1}; name it")
@@ -188,18 +199,18 @@ def _csv(path: str, header: bool) -> File:
     return File(frame, lines, "," if dialect.separator == ";" else ".")
 
 
-def _check_lines(path: str, text: str, dialect: _Dialect) -> None:
+def _check_lines(path: str, data: bytes, dialect: _Dialect) -> None:
     """Raises ValueError at the first line with another number of values than the first one."""
     csv.field_size_limit(1 << 30)
-    rows = _rows(text, dialect.separator)
     try:
+        rows = _rows(data.decode(), dialect.separator)
         for row in rows:
-            wrong = row and len(row) not in (dialect.n_values, len(dialect.names))
-            if wrong and rows.line_num > dialect.skipped:
+            n = len(row) - (dialect.trailing and len(row) > len(dialect.names) and not row[-1].strip())
+            if row and n != len(dialect.names) and rows.line_num > dialect.skipped:
                 raise ValueError(
                     f"{path}: expected {len(dialect.names)} values in each line, as in the first, got {len(row)} in "
                     f"line {rows.line_num}: {', '.join(row)!r:.100}; put text that contains separators in quotes, "
                     "and remove lines that are no rows of the table"
                 )
-    except csv.Error as error:
-        raise ValueError(f"{path}: expected a CSV file, got an unreadable line ({error}); check it") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None

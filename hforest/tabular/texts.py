@@ -72,10 +72,9 @@ def series_of(values: Values) -> Any:
 # of numbers, booleans or dates, null for unreadable cells.
 
 _CURRENCY = r"\p{Lu}{0,2}\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|Rs\.?"
-_DIGITS = r"(?:\d[\d.,'’\s]*|[.,]\d+)(?:[eE][+-]?\d+)?"
-_PARTS = (
-    rf"^\(?[+-]?(?P<prefix>{_CURRENCY})?\s*[+-]?{_DIGITS}\s*(?P<suffix>[^\d\s()+\-.,*][^\d()*|]*?)?\)?-?$"
-)
+_DIGITS = r"(?:\d(?:[\d.,'’\s]*\d)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+_SUFFIX = r"(?:\s*(?P<suffix>[^\d\s()+\-.,*|][^\d()*|]*?)|[.,])?"
+_PARTS = rf"^\(?[+-]?(?P<prefix>{_CURRENCY})?\s*[+-]?{_DIGITS}{_SUFFIX}\)?-?$"
 _CODES = r"^[+-]?0\d+$"
 """Digits that a number would not give back."""
 _MINUS = {"−": "-", "–": "-", "－": "-"}
@@ -141,15 +140,29 @@ def day_first(date: str) -> bool | None:
 
 
 def _date_formats(sample: Any, hints: Hints) -> Iterator[str]:
-    for date in DATES:
-        if hints.day_first is None or day_first(date) in (None, hints.day_first):
+    pl = polars("text")
+    a = _moments(sample).str.replace(r"[+-]\d\d:?\d\d$", "")
+    dates = [date for date in DATES if hints.day_first is None or day_first(date) in (None, hints.day_first)]
+    # All formats in one call, since a call of polars costs more than the cells of a sample.
+    each = [
+        pl.coalesce(pl.col("a").str.to_datetime(date + clock, strict=False, time_unit="us") for clock in CLOCKS)
+        for date in dates
+    ]
+    counts = a.to_frame("a").select(t.count().alias(date) for t, date in zip(each, dates, strict=True)).row(0)
+    for date, count in zip(dates, counts, strict=True):
+        if 2 * count > len(sample) or date == "%Y-%m":
             yield date
+
+
+def _moments(texts: Any) -> Any:
+    """Returns dates and times with one spelling of zones, and of the sign before fractions of seconds."""
+    a = texts.str.replace(r"(\d)T(\d)", "$1 $2").str.replace(r"\s*(?:Z|UTC|GMT)$", "+0000")
+    return a.str.replace(r"(\d) ([+-]\d\d:?\d\d)$", "$1$2").str.replace(r"(:\d\d),(\d)", "$1.$2")
 
 
 def _date(texts: Any, form: str) -> Any:
     pl = polars("text")
-    a = texts.str.replace(r"(\d)T(\d)", "$1 $2").str.replace(r"\s*(?:Z|UTC|GMT)$", "+0000")
-    a = a.str.replace(r"(\d) ([+-]\d\d:?\d\d)$", "$1$2").str.replace(r"(:\d\d),(\d)", "$1.$2")
+    a = _moments(texts)
     if form == "%Y-%m":
         a, form = a + "-01", "%Y-%m-%d"
     read = [a.str.to_datetime(form + clock, strict=False, time_unit="us") for clock in CLOCKS]
@@ -267,7 +280,10 @@ def typed(values: Values, hints: Hints) -> Typed:
         return Typed(missing(len(clean)), "", none)
     sample = known.gather_every(max(1, n // SAMPLE))
     forms: dict[str, int] = {}
+    has_digits = 2 * sample.str.contains(r"\d").sum() > len(sample)
     for name, reader in READERS.items():
+        if not has_digits and name != "boolean":
+            continue
         for form in reader.formats(sample, hints):
             if 2 * reader.cast(sample, form).count() > len(sample):
                 forms[f"{name}|{form}"] = n - cast_cells(known, f"{name}|{form}").count()
