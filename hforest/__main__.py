@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, _interrupts, _networks, _output, _tables
+from .tabular.reading import has_columns
 
 EXAMPLES = """
 examples:
@@ -27,79 +28,82 @@ examples:
 `python -m hforest predict --help` describes the last one. Tables are CSV (also .gz), Parquet, or .npz
 archives with arrays x and y. Settings of --set are, with their defaults: n_trees=100 depth=10 n_features=100
 n_kernels=0 (5x5 convolutions of square images instead of inner products) optimizer=adam (or adagrad) lr=0.005
-(on the digits 0.04, adagrad 0.05) lr_half_life=0 (on the digits 250) batch_size=53 eval_every=500 (on the digits
-50) held_out (a tenth of the training rows; 0: learn from all, and look at the test rows at each evaluation)
-checkpoint_seconds=5; of a table depth=6 (in a regression 4) n_features=300 lr=0.012 batch_size=128.
+(on the digits 0.04, adagrad 0.05) lr_half_life=0 (on the digits 250) batch_size=53 eval_every=500 (on the
+digits 50) held_out (a tenth of the training rows; 0: learn from all, and look at the test rows at each
+evaluation) checkpoint_seconds=5; of a table depth=6 (in a regression 4) n_features=300 lr=0.012
+batch_size=128.
 """
-_SIZE = {"type": int, "metavar": "N"}
-DATA: dict[str, dict[str, Any]] = {
-    "--data": {"metavar": "FILE", "help": "a CSV or Parquet file with --target, or an .npz archive: x_train, y_train, "
-               "x_test, y_test, or x and y"},
-    "--target": {"metavar": "NAME", "help": "the column of a CSV or Parquet file that is to be predicted"},
-    "--drop": {"metavar": "NAME", "nargs": "+", "help": "columns that are left out, such as numbers of rows"},
-    "--categorical": {"metavar": "NAME", "nargs": "+", "help": "columns whose values are categories as they are "
-                      "spelt, such as postal codes"},
-    "--null-values": {"metavar": "WORD", "nargs": "+", "help": "texts that stand for a missing value (by default "
-                      "those of pandas and readr, and ?)"},
-    "--day-first": {"action": "store_true", "default": None, "help": "01/02/2020 is in February"},
-    "--no-header": {"action": "store_true", "help": "the first line has values; columns are called 0, 1, ..."},
-    "--task": {"choices": ("classification", "regression"), "help": "what the target is (by default regression if "
-               "it has numbers that are not whole, or in a file more than 20 different ones)"},
-    "--train": {**_SIZE, "help": "the first N rows to train on, the rest to test on"},
-    "--no-refit": {"action": "store_true", "help": "save the model of the training rows alone; by default the "
-                   "model of a table is fitted again, to all rows"},
+Options = dict[str, tuple[str, dict[str, Any]]]
+"""Names of options, what they do, and further arguments of argparse."""
+NAMES: dict[str, Any] = {"metavar": "NAME", "nargs": "+"}
+SIZE: dict[str, Any] = {"metavar": "N", "type": int}
+FLAG: dict[str, Any] = {"action": "store_true", "default": None}
+DATA: Options = {
+    "--data": ("a CSV or Parquet file with --target, or an .npz archive: x and y, or x_train, y_train, "
+               "x_test and y_test", {"metavar": "FILE"}),
+    "--target": ("the column of a CSV or Parquet file that is to be predicted", {"metavar": "NAME"}),
+    "--drop": ("columns that are left out, such as numbers of rows", NAMES),
+    "--categorical": ("columns whose values are categories as they are spelt, such as postal codes", NAMES),
+    "--null-values": ("texts that stand for a missing value (those of pandas and readr, and ?)", NAMES),
+    "--day-first": ("01/02/2020 is in February", FLAG),
+    "--no-header": ("the first line has values; columns are called 0, 1, ...", FLAG),
+    "--task": ("what the target is (regression if it has numbers that are not whole, or in a file more "
+               "than 20 different ones)", {"choices": ("classification", "regression")}),
+    "--train": ("the first N rows to train on, the rest to test on", SIZE),
+    "--no-refit": ("save the model of the training rows; else a table is fitted again, to all rows", FLAG),
 }  # fmt: skip
-MODEL: dict[str, dict[str, Any]] = {
-    "--kind": {"choices": ("table", "tree", "fern"), "help": "the recipe for tables (the default with --data), or the "
-               "network with trees or ferns (both by default without --data)"},
-    "--n-trees": {**_SIZE, "help": "trees or ferns (100; of each of three members of a table 50)"},
-    "--steps": {**_SIZE, "help": "mini-batches (8000, on the digits 1000; of a member of a table at most 1500)"},
-    "--set": {"metavar": "NAME=VALUE", "nargs": "+", "help": "further settings, such as depth=8 lr=0.01; see below"},
-    "--device": {"choices": ("cpu", "cuda"), "default": "cpu", "help": "of a network (%(default)s)"},
-    "--seed": {"type": int, "default": 0, "help": "(%(default)s)"},
-    "--save": {"metavar": "MODEL.npz", "help": "write the model, of a network also checkpoints, to this file"},
-    "--resume": {"action": "store_true", "help": "go on from the checkpoint of --save"},
-    "--plot": {"metavar": "PLACE", "help": "of a table: draw importances, calibration and confusion, or residuals, in "
-               "this folder; of a network: loss and error in this file (on the digits hforest.png, if it is new)"},
-    "--no-plot": {"dest": "plot", "action": "store_false", "default": None, "help": "draw nothing"},
+MODEL: Options = {
+    "--kind": ("the recipe for tables (the default with --data), or the network with trees or ferns "
+               "(both without --data)", {"choices": ("table", "tree", "fern")}),
+    "--n-trees": ("trees or ferns (100; of each of three members of a table 50)", SIZE),
+    "--steps": ("mini-batches (8000, on the digits 1000; of a member of a table at most 1500)", SIZE),
+    "--set": ("further settings, such as depth=8 lr=0.01; see below", {"metavar": "N=V", "nargs": "+"}),
+    "--device": ("of a network (%(default)s)", {"choices": ("cpu", "cuda"), "default": "cpu"}),
+    "--seed": ("(%(default)s)", {"type": int, "default": 0}),
+    "--save": ("write the model, of a network also checkpoints, to this file", {"metavar": "MODEL.npz"}),
+    "--resume": ("go on from the checkpoint of --save", FLAG),
+    "--plot": ("of a table: draw importances, calibration and confusion, or residuals, in this folder; of a "
+               "network: loss and error in this file (on the digits hforest.png)", {"metavar": "PLACE"}),
+    "--no-plot": ("draw nothing", {"dest": "plot", "action": "store_false", "default": None}),
 }  # fmt: skip
-PREDICT: dict[str, dict[str, Any]] = {
-    "model": {"metavar": "MODEL.npz", "help": "written by --save"},
-    "data": {"metavar": "DATA", "help": "a CSV or Parquet file with the columns of the first one, or an archive with x "
-             "or x_test; where it has the target, or y, the error is printed"},
-    "--out": {"metavar": "FILE", "help": "write labels and probabilities, or targets, to this .csv, .parquet or .npz"},
-    "--force": {"action": "store_true", "help": "replace any file of --out"},
-    "--raw": {"action": "store_true", "help": "write labels that begin with = + - @ as they are, which spreadsheets "
-              "may execute"},
+PREDICT: Options = {
+    "model": ("written by --save", {"metavar": "MODEL.npz"}),
+    "data": ("a CSV or Parquet file with the columns of the first one, or an archive with x or x_test; "
+             "where it has the target, or y, the error is printed", {"metavar": "DATA"}),
+    "--out": ("write labels and probabilities, or targets: .csv, .parquet or .npz", {"metavar": "FILE"}),
+    "--force": ("replace any file of --out", FLAG),
+    "--raw": ("write labels that begin with = + - @, which spreadsheets may execute", FLAG),
     "--no-header": DATA["--no-header"],
 }  # fmt: skip
 
 
 def _setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    with suppress(ValueError):
-        return name.replace("-", "_"), json.loads(value)
+    for read in (json.loads, float):
+        with suppress(ValueError):
+            return name.replace("-", "_"), read(value)
     return name.replace("-", "_"), value
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Returns the options of the command line."""
     predicts = arguments[:1] == ["predict"]
+    what = (
+        "Train a random hinge forest and random hinge ferns on digits, or on your data; predict applies them."
+    )
     parser = argparse.ArgumentParser(
         prog="python -m hforest predict" if predicts else "python -m hforest",
-        description="Print, or write to a file, what a model predicts for the rows of a table." if predicts else
-        "Train a random hinge forest and random hinge ferns on digits, or on your data; with the word predict first, "
-        "apply what was trained.",
+        description="Print, or write to a file, what a model predicts for rows." if predicts else what,
         epilog=None if predicts else EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--version", action="version", version=f"hforest {__version__}")
     groups = {"options": PREDICT} if predicts else {"data and error": DATA, "model and output": MODEL}
-    for title, options in groups.items():
+    for title, options_of in groups.items():
         group = parser.add_argument_group(title)
-        for name, settings in options.items():
-            more = {"type": _setting, "action": "extend"} if name == "--set" else {}
-            group.add_argument(name, **settings, **more)
+        for name, (text, more) in options_of.items():
+            more = more | {"type": _setting, "action": "extend"} if name == "--set" else more
+            group.add_argument(name, help=text, **more)
     options = parser.parse_args(arguments[predicts:])
     if predicts:
         options.kind = "predict"
@@ -184,7 +188,7 @@ def work(arguments: list[str] | None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     commands = {"predict": _tables.predict, "table": _tables.train}
     try:
-        if options.data and not (options.kind in commands and _tables.has_columns(options.data)):
+        if options.data and not (options.kind in commands and has_columns(options.data)):
             _output.check_archive(options.data)
         return commands.get(options.kind, _networks.train)(options)
     except BrokenPipeError:

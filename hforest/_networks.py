@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import __version__, demo
-from ._output import Bar, Output, check_outputs, echo, model_path
+from ._output import Bar, echo, model_path
 from .core import check
 from .core.aliases import Array
+from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, resumed
 from .demo.model import Kind, State
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 NETWORK = {
     "n_trees": 100, "depth": 10, "n_features": 100, "n_kernels": 0, "optimizer": "adam", "batch_size": 53,
-    "steps": 8000, "eval_every": 500, "lr": None, "lr_half_life": 0, "held_out": None, "checkpoint_seconds": 5.0,
+    "steps": 8000, "eval_every": 500, "lr": None, "lr_half_life": 0, "held_out": None,
+    "checkpoint_seconds": 5.0,
 }  # fmt: skip
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
 DIGITS = {"steps": 1000, "eval_every": 50, "lr": 0.04, "lr_half_life": 250}
@@ -49,7 +51,9 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     check.number("--set checkpoint_seconds", settings["checkpoint_seconds"], 0.0)
     for name, value in settings.items():
         if isinstance(value, int) and abs(value) > check.MAX_COUNT:
-            raise ValueError(f"--set {name}: expected at most {check.MAX_COUNT}, got {value}; pass a smaller number")
+            raise ValueError(
+                f"--set {name}: expected at most {check.MAX_COUNT}, got {value}; pass a smaller number"
+            )
     return settings
 
 
@@ -86,9 +90,8 @@ def _begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, pa
         return demo.start(config, data.x_train.shape[1], data.n_classes)
     except MemoryError as error:
         raise MemoryError(
-            "--n-trees, depth of --set: expected a model that fits into memory, got "
-            f"{config.n_trees} trees of depth {config.depth} for {data.n_classes} classes "
-            f"({error}); lower --n-trees or depth"
+            f"--n-trees, depth of --set: expected a model that fits into memory, got {config.n_trees} trees of "
+            f"depth {config.depth} for {data.n_classes} classes ({error}); lower --n-trees or depth"
         ) from None
 
 
@@ -159,8 +162,8 @@ def _overflow(caught: ValueError, options: argparse.Namespace, config: demo.Conf
         return ValueError(f"--set {expected}, got {config.lr:g}; lower the learning rate")
     if step == 0:
         return ValueError(
-            f"{options.data}: expected samples whose sums are in the range of float32, got numbers that overflow "
-            f"at the first step ({reason}); scale the columns"
+            f"{options.data}: expected samples whose sums are in the range of float32, got numbers that "
+            f"overflow at the first step ({reason}); scale the columns"
         )
     return ValueError(
         f"--set lr: expected a learning rate with which training converges, got {config.lr:g}, and numbers "
@@ -225,6 +228,8 @@ def train(options: argparse.Namespace) -> int:
     runs = None
     if options.plot or (options.plot is None and not options.data):
         with suppress(ImportError):
+            import matplotlib  # noqa: F401
+
             from .plot import runs
         if runs is not None and options.plot:
             runs.check_picture(options.plot)

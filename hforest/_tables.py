@@ -1,13 +1,10 @@
 """The commands for tables: `python -m hforest --data FILE --target NAME` and `predict MODEL.npz FILE`."""
 
 import argparse
-import csv
-import io
-import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,12 +15,13 @@ import numpy as np
 from . import __version__, _output, demo, tabular
 from ._output import echo
 from .core import check, extras, files, models, supervised
+from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular import errors
+from .tabular import errors, predictions
 from .tabular.columns import converted
 from .tabular.files import LAYOUT, write
-from .tabular.reading import SUFFIXES
-from .tabular.report import printable
+from .tabular.predictions import Predictions
+from .tabular.reading import SUFFIXES, has_columns
 from .tabular.tables import File, shown
 from .tabular.targets import places_of
 
@@ -31,8 +29,6 @@ HELD_OUT = 5
 """Without test rows, one row in HELD_OUT is held out for an error that no choice of settings has used."""
 N_MEMBERS = 3
 HELD, AFTER = "held-out rows that neither training nor selection used", "rows after --train"
-_PREDICTIONS = "predictions_format"
-"""Array that marks a file of predictions, which may be replaced."""
 SETTINGS = {"depth": "depth", "n_features": "n_projections", "lr": "lr", "batch_size": "batch_size"}
 """Names of --set, and those of `tabular.fit`."""
 
@@ -51,21 +47,6 @@ class Table(NamedTuple):
     """Description of the test rows, in words; None for those that the file itself calls test rows."""
     whole: Any = None
     """All rows and their labels or targets, if the test rows are some of them."""
-
-
-def has_columns(path: str) -> bool:
-    """Returns whether a file has named columns, by its name."""
-    return path.lower().endswith(SUFFIXES)
-
-
-def _rows(x: Any, rows: np.ndarray) -> Any:
-    if not isinstance(x, File):
-        return x[rows]
-    return x._replace(frame=x.frame[rows.tolist()], lines=None if x.lines is None else x.lines[rows])
-
-
-def _without(table: File, names: set[str]) -> File:
-    return table._replace(frame=table.frame.select([name for name in table.columns if name not in names]))
 
 
 def _split(path: str, n: int, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, str]:
@@ -97,10 +78,10 @@ def _of_file(options: argparse.Namespace) -> Table:
         raise type(error)(f"{path}, {error}") from None
     if len(rows) < len(table.frame):
         echo(f"{path}: {len(table.frame) - len(rows)} rows have no {name!r}, and are left out")
-    x = _rows(_without(table, {name, *(options.drop or [])}), rows)
+    x = table.without({name, *(options.drop or [])})[rows]
     train, test, tested_on = _split(path, len(y), options)
     is_regression = task == "regression"
-    return Table(_rows(x, train), y[train], _rows(x, test), y[test], is_regression, tested_on, (x, y))
+    return Table(x[train], y[train], x[test], y[test], is_regression, tested_on, (x, y))
 
 
 def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
@@ -114,8 +95,8 @@ def _of_archive(options: argparse.Namespace) -> Table:
     path, task = options.data, options.task
     if options.target is not None or options.drop or options.no_header:
         raise ValueError(
-            f"--target: expected a file with named columns ({', '.join(SUFFIXES)}), got {path}; leave --target, "
-            "--drop and --no-header out for an archive"
+            f"--target: expected a file with named columns ({', '.join(SUFFIXES)}), got {path}; leave "
+            "--target, --drop and --no-header out for an archive"
         )
     with files.opened(path, "an .npz archive of a data set") as arrays:
         x, y, *tests = parts(path, arrays, None, None, _labels)
@@ -138,7 +119,7 @@ def _of_archive(options: argparse.Namespace) -> Table:
 
 
 class _Progress:
-    """A bar for the steps of all members. The first interrupt is a clean stop; the second ends the process."""
+    """A bar for the steps of all members. The first interrupt is a clean stop; the second ends the run."""
 
     def __init__(self, name: str) -> None:
         self._name, self._bar, self.stopped = name, None, False
@@ -198,33 +179,34 @@ def train(options: argparse.Namespace) -> int:
     echo(f"hforest {__version__} fits the recipe for tables, {N_MEMBERS} members, to {options.data}")
     save = None if options.save is None else _output.model_path(options.save)
     if save is not None:
-        older = _output.Output("--save", save, "a model", partial(_output.has, name="tabular_format"))
-        _output.check_outputs([older], {"--data": options.data})
+        older = Output("--save", save, "a model", partial(_output.has, name="tabular_format"))
+        check_outputs([older], {"--data": options.data})
     if options.plot:
-        _check_folder(options.plot, options.data)
+        _runs().check_folder("--plot", options.plot, options.data)
     named = has_columns(options.data)
     table = _of_file(options) if named else _of_archive(options)
     task = "regression" if table.is_regression else "classification"
     if task == "regression":
         targets = [supervised.targets(f"{options.data}, y", a, len(a)) for a in (table.y, table.y_test)]
         check.require(
-            targets[0].shape[1] == targets[1].shape[1], options.data, "as many targets in y_test as in y_train",
-            "another number", "store the same targets",
+            targets[0].shape[1] == targets[1].shape[1], options.data,
+            "as many targets in y_test as in y_train", "another number", "store the same targets",
         )  # fmt: skip
         table = table._replace(y=targets[0], y_test=targets[1])
     classes = None if table.is_regression else tabular.labels(table.y, f"{options.data}, y")[0]
     n_columns = len(table.x.columns) if named else table.x.shape[1]
     tested_on = table.tested_on or "test rows"
     echo(
-        f"{options.data}: {len(table.y)} training rows and {len(table.y_test)} {tested_on}, {n_columns} columns, "
-        + ("regression" if classes is None else f"{len(classes)} classes")
+        f"{options.data}: {len(table.y)} training rows and {len(table.y_test)} {tested_on}, "
+        f"{n_columns} columns, " + ("regression" if classes is None else f"{len(classes)} classes")
     )
     begin = time.perf_counter()
     model, stopped = _fit(options, table.x, table.y, task, "training rows")
     elapsed = time.perf_counter() - begin
     if model.columns is not None:
         echo(
-            f"\n{tabular.describe(model.columns)}\n\ntarget {options.target}: {errors.shares(table.y, classes)}"
+            f"\n{tabular.describe(model.columns)}\n\ntarget {options.target}: "
+            f"{errors.shares(table.y, classes)}"
         )
     x_test = converted_quietly(model, table.x_test)
     p = tabular.predict(model._replace(columns=None), x_test)
@@ -256,20 +238,6 @@ def _runs() -> Any:
     except ImportError:
         raise extras.missing("--plot", "Matplotlib 3.8 or newer", "plot") from None
     return runs
-
-
-def _check_folder(folder: str, source: str) -> None:
-    """Checks, before any work, that pictures can be drawn to a folder, which is made if it is new."""
-    runs = _runs()
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(
-            f"--plot: expected a folder, got the file {folder}; choose another path"
-        ) from None
-    names = sorted({name for of_task in runs.NAMES.values() for name in of_task})
-    outputs = [_output.Output("--plot", Path(folder) / name, "a picture", runs.is_picture) for name in names]
-    _output.check_outputs(outputs, {"--data": source})
 
 
 def converted_quietly(model: tabular.Model, x: Any) -> Any:
@@ -306,7 +274,7 @@ def _load_model(path: str) -> _Loaded:
     with files.opened(path, "a model written by hforest") as arrays:
         model: tabular.Model = models.read(path, LAYOUT, arrays)
         target = files.text(arrays.small("target")) if "target" in arrays else ""
-        seen = arrays["seen"] if "seen" in arrays else None
+        seen = arrays.get("seen")
     classes = np.arange(len(model.target_center)) if model.classes is None else model.classes
     plain = model._replace(columns=None)
     of_task = classes if model.task == "classification" else None
@@ -337,7 +305,7 @@ def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, 
     if ignored:
         echo(f"ignored, since the model does not know them: {shown(ignored)}", error=True)
     said: list[str] = []
-    x = converted(options.data, columns, _without(table, others), said)
+    x = converted(options.data, columns, table.without(others), said)
     for line in said:
         echo(f"warning: {line}", error=True)
     if target not in others:
@@ -355,28 +323,16 @@ def predict(options: argparse.Namespace) -> int:
     else:
         x, y = _rows_of_archive(options.data)
         y = y if y is None or classes is None or y.ndim != 1 else places_of(classes, y)
-    n_outputs = 1 if classes is None else len(classes)
-    p = np.zeros((0, n_outputs)) if not len(x) else model.predict(x)
-    header = _header(p, model)
-    if out is not None:
-        suffix = Path(out).suffix.lower()
-        check.choice("--out, the suffix", suffix, (".csv", ".parquet", ".npz"))
-        older = None if options.force else partial(_is_ours, suffix=suffix, header=header)
-        inputs = {"MODEL.npz": options.model, "DATA": options.data}
-        _output.check_outputs([_output.Output("--out", out, "predictions", older)], inputs)
+    p = np.zeros((0, 1 if classes is None else len(classes))) if not len(x) else model.predict(x)
+    answers = Predictions(p, classes, model.target)
     if out is None:
-        echo("\t".join(header))
-        for row in _cells(p, classes):
-            echo("\t".join(row))
-    elif suffix == ".npz":
-        labels = None if classes is None else classes[p.argmax(axis=1)]
-        labels = _fixed(labels) if labels is not None and labels.dtype.kind == "T" else labels
-        result = {"targets": p} if labels is None else {"labels": labels, "probabilities": p}
-        files.write_npz(out, result | {_PREDICTIONS: np.array(1)})
+        echo("\n".join("\t".join(row) for row in [answers.header(), *answers.rows()]))
     else:
-        with files.replacing(out) as stream:
-            stream.write((_csv if suffix == ".csv" else _parquet)(p, classes, header, options.raw))
-    if out is not None:
+        older = None if options.force else answers.is_file
+        inputs = {"MODEL.npz": options.model, "DATA": options.data}
+        predictions.check_suffix("--out", out)
+        check_outputs([Output("--out", out, "predictions", older)], inputs)
+        answers.write(out, raw=options.raw)
         echo(f"{out}: {'targets' if classes is None else 'labels, probabilities'} of {len(p)} rows written")
     if y is not None and y.shape[:1] == (len(p),):
         for line in errors.errors_of(p, y, classes):
@@ -387,69 +343,3 @@ def predict(options: argparse.Namespace) -> int:
             f"about {100 * known:.0f} % of the rows are rows of training, whose error is too low", error=True
         )
     return 0
-
-
-def _fixed(labels: np.ndarray) -> np.ndarray:
-    """Returns texts as an array of fixed width, which archives hold."""
-    longest = max(map(len, set(labels.tolist())), default=0)
-    check.require(
-        longest * len(labels) <= 2**26, "--out", "labels of at most 2**26 characters in all for an archive",
-        longest * len(labels), "write .csv or .parquet",
-    )  # fmt: skip
-    return np.array(labels.tolist(), f"U{max(longest, 1)}")
-
-
-def _header(p: np.ndarray, model: _Loaded) -> list[str]:
-    name = model.target or ("target" if model.classes is None else "label")
-    if model.classes is not None:
-        return [f"predicted {name}", *(f"probability of {label}" for label in model.classes.tolist())]
-    return [f"predicted {name}"] if p.ndim == 1 else [f"predicted {name} {k}" for k in range(p.shape[1])]
-
-
-def _is_ours(path: str | Path, suffix: str, header: list[str]) -> bool:
-    """Returns whether a file has the columns of predictions of the same model."""
-    if suffix == ".npz":
-        return _output.has(path, _PREDICTIONS)
-    with suppress(ValueError):
-        return tabular.read(path).columns == [printable(name) for name in header]
-    return False
-
-
-def _cells(p: np.ndarray, classes: np.ndarray | None, raw: bool = True) -> Iterator[list[str]]:
-    """Yields a line for each row: the label and the probabilities, or the targets."""
-    labels = None if classes is None else [str(label) for label in classes.tolist()]
-    if labels is not None and not raw:
-        labels = [_harmless(label) for label in labels]
-    for row in p.reshape(len(p), -1):
-        if labels is None:
-            yield [f"{value:.9g}" for value in row]
-        else:
-            yield [labels[row.argmax()], *(f"{value:.6f}" for value in row)]
-
-
-def _harmless(text: str) -> str:
-    """Returns text that a spreadsheet does not execute: with an apostrophe before signs of formulas."""
-    with suppress(ValueError):
-        float(text)
-        return text
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
-def _csv(p: np.ndarray, classes: np.ndarray | None, header: list[str], raw: bool) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([printable(name) for name in header])
-    writer.writerows(_cells(p, classes, raw))
-    return text.getvalue().encode()
-
-
-def _parquet(p: np.ndarray, classes: np.ndarray | None, header: list[str], raw: bool) -> bytes:
-    import polars
-
-    columns: list[Any] = list(p.reshape(len(p), -1).T)
-    if classes is not None:
-        columns.insert(0, [classes.tolist()[k] for k in p.argmax(axis=1)])
-    stream = io.BytesIO()
-    names: Mapping[str, Any] = dict(zip(map(printable, header), columns, strict=True))
-    polars.DataFrame(names).write_parquet(stream)
-    return stream.getvalue()

@@ -1,7 +1,6 @@
 """`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and predictions."""
 
 import csv
-import datetime as dt
 import gzip
 import importlib.util
 import os
@@ -61,7 +60,17 @@ def test_kinds_follow_from_the_texts(tmp_path):
         "1e3, NA ,,,NaN,null,,None,\n",
     )
     table = tabular.read(path)
-    assert table.columns == ["number", "text", "flag", "day", "moment", "instant", "clock", "mixed", "nothing"]
+    assert table.columns == [
+        "number",
+        "text",
+        "flag",
+        "day",
+        "moment",
+        "instant",
+        "clock",
+        "mixed",
+        "nothing",
+    ]
     assert table.lines.tolist() == [2, 3, 5]
     columns = tabular.columns(table)
     kinds = columns.kinds.tolist()
@@ -153,12 +162,14 @@ def test_faults_are_named_with_their_places(tmp_path):
     lines_of = ["a,b,c", *(f"{i}.5,{i % 2 or 'x'}{i},{'k' * 5}{i}" for i in range(50))]
     lines_of[8] = "<0.01" + lines_of[8][3:]
     table = tabular.read(written(tmp_path / "t.csv", "\n".join(lines_of)))
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="column 'a'") as caught:
         columns = tabular.columns(table)
     said = str(caught[0].message)
     assert "column 'a': 49 of 50 values read as numbers; '<0.01' in line 9 cannot be read as numbers" in said
     assert "column 'b': looks like numbers, but 25 of 50 values cannot be read" not in said
-    assert "column 'c': 50 different texts in 50 rows are an identifier or free text, which is left out" in said
+    assert (
+        "column 'c': 50 different texts in 50 rows are an identifier or free text, which is left out" in said
+    )
     assert columns.parts.tolist() == ["value"]
     described = tabular.describe(columns)
     assert "a: 49 of 50 values read as numbers; '<0.01' in line 9" in described
@@ -261,7 +272,9 @@ def test_parquet_files(tmp_path, capsys):
     for suffix in ("parquet", "csv"):
         assert main(["predict", model, path, "--out", str(tmp_path / f"out.{suffix}")]) == 0
     frames = polars.read_parquet(tmp_path / "out.parquet"), polars.read_csv(tmp_path / "out.csv")
-    assert frames[0].columns == frames[1].columns == ["predicted y", "probability of down", "probability of up"]
+    assert (
+        frames[0].columns == frames[1].columns == ["predicted y", "probability of down", "probability of up"]
+    )
     np.testing.assert_allclose(frames[0][:, 1:].to_numpy(), frames[1][:, 1:].to_numpy(), atol=1e-6)
     capsys.readouterr()
     written(tmp_path / "bad.parquet", "no")
@@ -561,7 +574,8 @@ def fitted(tmp_path, rows, *more, name="t.csv"):
 
 
 @pytest.mark.parametrize(
-    "labels", [["001", "010"], ["100000000000000000", "100000000000000001"], ["1.0", "2.0"], ["-1", "1"], ["a", "=b"]]
+    "labels",
+    [["001", "010"], ["100000000000000000", "100000000000000001"], ["1.0", "2.0"], ["-1", "1"], ["a", "=b"]],
 )
 def test_labels_are_given_back_as_they_are_spelt(labels, tmp_path, capsys):
     rows = [f"{i - 100},{labels[i >= 100]}" for i in range(200)]
@@ -621,7 +635,9 @@ def test_output_in_ascii_and_control_characters(tmp_path):
 
 def test_measures_of_two_classes_by_hand():
     p = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.7, 0.3]])
-    first, second, third = errors.lines(p, np.array([0, 1, 1, 0]), np.array(["no", "yes"]), np.array(["no", "no", "yes"]))
+    first, second, third = errors.lines(
+        p, np.array([0, 1, 1, 0]), np.array(["no", "yes"]), np.array(["no", "no", "yes"])
+    )
     assert first.startswith("error 25.00 %")
     loss = -np.log([0.9, 0.4, 0.8, 0.7]).mean()
     assert second == f"log loss {loss:.4f}, AUC 1.0000; the constant no is wrong in 50.00 %"

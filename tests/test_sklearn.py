@@ -1315,16 +1315,22 @@ def test_frames_of_text_dates_and_gaps_are_cross_validated():
 
 def test_labels_of_several_kinds_are_refused():
     x = np.arange(12.0).reshape(6, 2)
-    with pytest.raises(TypeError, match="^y: expected labels of one kind, got numbers such as 1 at index 0 and text"):
+    with pytest.raises(
+        TypeError, match="^y: expected labels of one kind, got numbers such as 1 at index 0 and text"
+    ):
         small("RandomForestClassifier").fit(x, [1, "1", 1, "1", 1, 1])
     half = small("RandomForestClassifier").fit(x, [0.5, 1.5, 0.5, 1.5, 0.5, 1.5])
     assert half.classes_.tolist() == [0.5, 1.5]
-    with pytest.raises(ValueError, match="^y: expected classes of several rows each, got 60 classes in 60 rows"):
+    with pytest.raises(
+        ValueError, match="^y: expected classes of several rows each, got 60 classes in 60 rows"
+    ):
         small("RandomForestClassifier").fit(np.zeros((60, 2)), [f"k{i}" for i in range(60)])
 
 
 @pytest.mark.parametrize(("offset", "unit"), [(1.7e9, 1.0), (0.0, 1e-50), (0.0, 1e-200), (-1e15, 1e3)])
-@pytest.mark.parametrize("name", ["NeuralForestClassifier", "HingeNetworkClassifier", "HingeNetworkRegressor"])
+@pytest.mark.parametrize(
+    "name", ["NeuralForestClassifier", "HingeNetworkClassifier", "HingeNetworkRegressor"]
+)
 def test_networks_learn_from_columns_in_any_unit(name, offset, unit):
     rng = np.random.default_rng(0)
     z = rng.normal(size=(300, 2))

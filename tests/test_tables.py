@@ -64,7 +64,10 @@ def test_a_model_gives_labels_and_probabilities(table, labels, tmp_path, capsys)
 
     assert main(["predict", model, str(path)]) == 0
     header, *rows = lines(capsys)
-    assert header.split("\t") == ["predicted label", *(f"probability of {label}" for label in labels.tolist())]
+    assert header.split("\t") == [
+        "predicted label",
+        *(f"probability of {label}" for label in labels.tolist()),
+    ]
     assert len(rows) == 300
     label, *shares = rows[0].split("\t")
     assert label == str(labels[p[0].argmax()])
@@ -145,7 +148,9 @@ def test_a_file_of_another_kind_is_told_what_is_read(tmp_path, capsys, monkeypat
         (tmp_path / name).write_text("a,b\n1,2\n")
         assert main(["--data", name, "--kind", kind]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"error: {name}: expected an .npz archive with arrays x and y, or a table whose")
+        assert error.startswith(
+            f"error: {name}: expected an .npz archive with arrays x and y, or a table whose"
+        )
 
 
 def test_an_archive_of_objects_is_told_how_to_become_one_of_numbers(table, tmp_path, capsys, monkeypatch):
@@ -164,7 +169,18 @@ def test_an_archive_of_objects_is_told_how_to_become_one_of_numbers(table, tmp_p
 
 def test_a_network_is_applied_too(tmp_path, capsys):
     path, data = tmp_path / "m.npz", demo.load_digits()
-    small = ["--kind", "tree", "--n-trees", "5", "--set", "depth=4", "--set", "n_features=10", "--steps", "300"]
+    small = [
+        "--kind",
+        "tree",
+        "--n-trees",
+        "5",
+        "--set",
+        "depth=4",
+        "--set",
+        "n_features=10",
+        "--steps",
+        "300",
+    ]
     assert main([*small, "--save", str(path)]) == 0
     np.savez(tmp_path / "d.npz", x_test=data.x_test, y_test=data.y_test)
     assert main(["predict", str(path), str(tmp_path / "d.npz"), "--out", str(tmp_path / "o.npz")]) == 0
@@ -235,7 +251,10 @@ def test_options_of_networks_are_refused(options, table, capsys):
     with pytest.raises(SystemExit):
         main(["--kind", "tree", "--target", "a"])
     assert main(["--data", str(table[0]), "--set", "n_kernels=3"]) == 2
-    assert "--set: expected settings of depth, n_features, lr, batch_size, got 'n_kernels'" in capsys.readouterr().err
+    assert (
+        "--set: expected settings of depth, n_features, lr, batch_size, got 'n_kernels'"
+        in capsys.readouterr().err
+    )
 
 
 def test_files_are_not_replaced_by_mistake(table, tmp_path, capsys):
@@ -274,7 +293,7 @@ def test_predictions_replace_only_predictions(table, tmp_path, capsys):
     assert main(["predict", model, str(path), "--out", str(tmp_path / "mine.npz"), "--force"]) == 0
     assert np.load(tmp_path / "mine.npz")["labels"].shape == (7,)
     assert main(["predict", model, str(path), "--out", str(tmp_path / "out.txt")]) == 2
-    assert "--out, the suffix: expected one of '.csv', '.parquet', '.npz', got '.txt'" in capsys.readouterr().err
+    assert "--out: expected a file that ends in .csv, .parquet, .npz, got " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

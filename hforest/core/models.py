@@ -54,7 +54,8 @@ def word(archive: Archive, name: str) -> str:
 
 
 def texts(archive: Archive, name: str) -> np.ndarray:
-    """Returns a 1-D array of StringDType, which files hold as the UTF-8 of a list in JSON, or in fixed width."""
+    """Returns a 1-D array of StringDType, which files hold as the UTF-8 of a list in JSON, or in fixed
+    width."""
     a = archive[name]
     if a.dtype == np.uint8 and a.ndim == 1:
         try:
@@ -71,7 +72,8 @@ def texts(archive: Archive, name: str) -> np.ndarray:
 
 
 def empty_texts(axis: str) -> Reader:
-    """Returns the reader of texts that older files lack: empty ones, as many as the array `axis` of the record."""
+    """Returns the reader of texts that older files lack: empty ones, as many as the array `axis` of the
+    record."""
 
     def read(archive: Archive, name: str) -> np.ndarray:
         n = len(texts(archive, f"{name.rpartition('/')[0]}/{axis}"))

@@ -1,6 +1,7 @@
-"""Pictures of the commands: loss and error of a network, and importances, calibration, confusion and residuals of a
-table's model."""
+"""Pictures of the commands: loss and error of a network, and importances, calibration, confusion and
+residuals of a table's model."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 
 from .. import tabular
 from ..core import files
+from ..core.outputs import Output, check_outputs
 from ..tabular.errors import wilson
 
 _ORIGIN = {
@@ -83,10 +85,24 @@ NAMES = {
 }
 
 
+def check_folder(option: str, folder: str, source: str) -> None:
+    """Checks, before any work, that pictures can be drawn to a folder, which is made if it is new."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(
+            f"{option}: expected a folder, got the file {folder}; choose another path"
+        ) from None
+    names = sorted({name for of_task in NAMES.values() for name in of_task})
+    outputs = [Output(option, Path(folder) / name, "a picture", is_picture) for name in names]
+    check_outputs(outputs, {"--data": source})
+
+
 def draw(folder: str, model: tabular.Model, x: np.ndarray, y: np.ndarray) -> list[str]:
     """Draws what a model predicts for the numbers of a table; returns the paths of the pictures.
 
-    y (n_rows,) has places in ``model.classes``, -1 where a label is none of them, or (n_rows, n_outputs) targets.
+    y (n_rows,) has places in ``model.classes``, -1 where a label is none of them, or (n_rows, n_outputs)
+    targets.
     """
     p = tabular.predict(model._replace(columns=None), x)
     pictures: dict[str, Callable[[Any], None]] = {

@@ -254,7 +254,8 @@ class Estimator(BaseEstimator):
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
 
     def _indicated(self, x: np.ndarray, reset: bool) -> np.ndarray:
-        """Returns numbers with indicators in place of categories: of the most frequent levels of each column."""
+        """Returns numbers with indicators in place of categories: of the most frequent levels of each
+        column."""
         if reset:
             self._levels: list[np.ndarray | None] = []
             for a, is_level in zip(x.T, self.columns_.categorical, strict=True):

@@ -14,10 +14,9 @@ from .base import Estimator, check_flag, standardised, units
 from .grown import weight_of
 from .targets import Classifier
 
-
 FAR, DECADES = 1000.0, 15
-"""Columns whose mean is more than FAR deviations from 0, or whose deviation is not within DECADES powers of ten, are
-standardised before they become float32."""
+"""Columns whose mean is more than FAR deviations from 0, or whose deviation is not within DECADES powers of
+ten, are standardised before they become float32."""
 
 
 class _Judge:
@@ -75,7 +74,8 @@ class NeuralForestClassifier(Classifier, Estimator):
     Attributes
     ----------
     model_ : hforest.neural.Linear
-        For the functions of `hforest.neural`. Columns far from 0, or in an extreme unit, are standardised before.
+        For the functions of `hforest.neural`. Columns far from 0, or in an extreme unit, are standardised
+        before.
     n_iter_ : int
         Passes over the samples.
     loss_curve_ : list of float
@@ -236,7 +236,8 @@ class NeuralForestClassifier(Classifier, Estimator):
         return x[rows], y[rows], weight[rows], _Judge(x[held], y[held], weight[held], int(patience))
 
     def _standardised(self, x: np.ndarray, first: bool) -> np.ndarray:
-        """Returns samples; if float32 cannot hold some columns, these are standardised by the first samples."""
+        """Returns samples; if float32 cannot hold some columns, these are standardised by the first
+        samples."""
         if first:
             mean, deviation = units(x)
             far = (abs(mean) > FAR * deviation) | (abs(np.log10(deviation)) > DECADES)

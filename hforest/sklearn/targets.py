@@ -24,7 +24,8 @@ def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
 
 
 FEW = 20
-"""Number of classes up to which each may have a single sample, and labels may be numbers that are not whole."""
+"""Number of classes up to which each may have a single sample, and labels may be numbers that are not
+whole."""
 
 
 def check_labels(y: Any) -> None:
@@ -35,8 +36,8 @@ def check_labels(y: Any) -> None:
         check_classification_targets(y)
     if a.ndim == 1 and len(a) > 2 * FEW and len(np.unique(a)) > max(FEW, len(a) // 2):
         raise ValueError(
-            f"y: expected classes of several samples each, got {len(np.unique(a))} classes in {len(a)} samples "
-            "(Unknown label type); use a regressor for numbers, or merge classes"
+            f"y: expected classes of several samples each, got {len(np.unique(a))} classes in {len(a)} "
+            "samples (Unknown label type); use a regressor for numbers, or merge classes"
         )
 
 

@@ -86,12 +86,13 @@ def _of_levels(kind: str, levels: tuple[str, ...], codes: IntArray, chosen: bool
         occurring.sort()
     if kind == "text" and not chosen and n_distinct > max(FEW, MAX_DISTINCT * n):
         return ((), ()), [
-            f"{n_distinct} different texts in {n} rows are an identifier or free text, which is left out; name "
-            "the column in categorical to use it, or make numbers of it by TfidfVectorizer or skrub"
+            f"{n_distinct} different texts in {n} rows are an identifier or free text, which is left out; "
+            "name the column in categorical to use it, or make numbers of it by TfidfVectorizer or skrub"
         ]
     if n_distinct > MAX_LEVELS:
         raise ColumnError(
-            f"at most {MAX_LEVELS} categories", f"{n_distinct} different values, such as {occurring[0]!r:.60}",
+            f"at most {MAX_LEVELS} categories", f"{n_distinct} different values, such as "
+            f"{occurring[0]!r:.60}",
             "drop the column if it identifies rows, merge categories, or convert it to numbers",
         )  # fmt: skip
     return (tuple(occurring), ("level",) if varies else ()), []
@@ -193,7 +194,8 @@ def place_of(table: Any) -> Callable[[int], str]:
 def learned(
     name: str, table: Any, categorical: Any, null_values: Any = None, day_first: bool | None = None
 ) -> tuple[Columns, list[FloatArray], list[str]]:
-    """Returns `columns` and the features of one table, and faults of what was read; messages use its `name`."""
+    """Returns `columns` and the features of one table, and faults of what was read; messages use its
+    `name`."""
     chosen, words = set(_names(categorical)), words_of(null_values)
     if day_first is not None:
         check.flag("day_first", day_first)
@@ -417,8 +419,8 @@ def columns(
     ----------
     table : data frame, structured array, mapping or matrix
         A data frame of pandas, polars or Arrow in memory (they need narwhals: the extra "tables"), a NumPy
-        array with fields, a mapping from names to arrays of one length, or a `File` from `read`. The columns of
-        a matrix (n_rows, n_columns) are called "0", "1", ... At least one row.
+        array with fields, a mapping from names to arrays of one length, or a `File` from `read`. The
+        columns of a matrix (n_rows, n_columns) are called "0", "1", ... At least one row.
     categorical : "from_dtype", None, or sequence of str
         Which columns are categorical. "from_dtype": those of categorical dtypes, and of text that is neither
         numbers, booleans, dates nor free text. None: no column; such text is an error. Names: these columns,
@@ -533,8 +535,8 @@ def differences(columns: Columns, table: Table) -> list[str]:
     Returns
     -------
     list of str
-        A sentence for each column with unreadable cells, unknown categories (`numbers` gives NaN for both), or
-        numbers outside of the range of training; empty if there are none.
+        A sentence for each column with unreadable cells, unknown categories (`numbers` gives NaN for both),
+        or numbers outside of the range of training; empty if there are none.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def normal(values: np.ndarray) -> tuple[float, float]:
 
 def auc(score: np.ndarray, positive: np.ndarray) -> float:
     """Returns the probability that a positive row has a higher score than another one, ties counted half."""
-    values, places, counts = np.unique(score, return_inverse=True, return_counts=True)
+    _, places, counts = np.unique(score, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - 0.5 * (counts - 1))[places.reshape(-1)]
     n = int(positive.sum())
     return float((rank[positive].sum() - n * (n + 1) / 2) / (n * (len(score) - n)))
@@ -65,8 +65,8 @@ def lines(p: np.ndarray, y: np.ndarray, classes: np.ndarray | None, y_train: np.
         )
         constant = float(((y_train.reshape(len(y_train), -1).mean(axis=0) - y) ** 2).mean())
         yield (
-            f"R2 {float(1 - np.mean(share)):.4f}, mean absolute error {float(abs(p - y).mean()):.6g}; the mean of "
-            f"the training rows has a mean squared error of {constant:.6g}"
+            f"R2 {float(1 - np.mean(share)):.4f}, mean absolute error {float(abs(p - y).mean()):.6g}; the "
+            f"mean of the training rows has a mean squared error of {constant:.6g}"
         )
 
 
@@ -102,7 +102,8 @@ def _of_classes(p: np.ndarray, y: np.ndarray, classes: np.ndarray, y_train: np.n
 def spelt_target(table: Any, name: str, null_values: Sequence[str], classes: np.ndarray | None) -> np.ndarray:
     """Returns the target of a table as places in `classes`, or numbers.
 
-    A missing target is -2 or NaN, and a label that is no class, or a target that is no number, -1 or infinity.
+    A missing target is -2 or NaN, and a label that is no class, or a target that is no number, -1 or
+    infinity.
     """
     names, readers, n_rows = opened("table", table)
     values = readers[names.index(name)]()

@@ -154,8 +154,8 @@ def fit(
         frame, structured array or mapping is read by `columns`; `predict` then takes tables with the same
         columns.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
-        Labels of one kind (see `labels`): text, booleans or numbers, which ``Model.classes`` holds in ascending
-        order; or targets of any real dtype in a regression.
+        Labels of one kind (see `labels`): text, booleans or numbers, which ``Model.classes`` holds in
+        ascending order; or targets of any real dtype in a regression.
     n_classes : int, optional
         Number of classes if some do not occur; labels are then integers from 0 to n_classes - 1.
     sample_weight : (n_samples,) array_like, optional

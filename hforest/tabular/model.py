@@ -69,8 +69,8 @@ class Model(NamedTuple):
     columns: Columns | None = None
     """Columns of the table to which the model was fitted; None for an array."""
     classes: Any = None
-    """(n_classes,) labels in the order of probabilities: ``classes[p.argmax(axis=1)]`` are those of rows; text as
-    StringDType. None in a regression, and in files of earlier versions."""
+    """(n_classes,) labels in the order of probabilities: ``classes[p.argmax(axis=1)]`` are those of rows;
+    text as StringDType. None in a regression, and in files of earlier versions."""
 
     def __repr__(self) -> str:
         try:
@@ -266,8 +266,8 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     Returns
     -------
     (n_samples, n_classes) or (n_samples, n_outputs) array of float64
-        Probabilities in the order of ``model.classes``, whose rows sum to 1, or targets in the units of training; (n_samples,) for a single
-        target.
+        Probabilities in the order of ``model.classes``, whose rows sum to 1, or targets in the units of
+        training; (n_samples,) for a single target.
 
     Notes
     -----

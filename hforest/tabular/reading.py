@@ -1,7 +1,7 @@
 """`read`: the columns of a CSV or Parquet file, read by polars.
 
-The cells of a CSV file are text; `columns` decides what they are. Only the first lines are looked at here, for the
-separator, and the lines of a file that polars refuses, for a message that names the first bad one.
+The cells of a CSV file are text; `columns` decides what they are. Only the first lines are looked at here,
+for the separator, and the lines of a file that polars refuses, for a message that names the first bad one.
 """
 
 import codecs
@@ -27,14 +27,19 @@ HEAD = 1 << 16
 """Number of characters in which the separator is looked for."""
 
 
+def has_columns(path: str) -> bool:
+    """Returns whether a file has named columns, by its name."""
+    return path.lower().endswith(SUFFIXES)
+
+
 def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
     """Returns the columns of a CSV or Parquet file, for `columns` and `fit`.
 
     Parameters
     ----------
     path : str or path
-        A file whose name ends in .csv, .tsv or .txt, also with .gz, or in .parquet or .pq. A CSV file is in UTF-8
-        or UTF-16; its separator is one of ``, ; |`` and tab.
+        A file whose name ends in .csv, .tsv or .txt, also with .gz, or in .parquet or .pq. A CSV file is in
+        UTF-8 or UTF-16; its separator is one of ``, ; |`` and tab.
     header : bool
         Whether the first line of a CSV file has names; else columns are called "0", "1", ...
 
@@ -52,8 +57,8 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
 
     Notes
     -----
-    A line ``sep=;``, blank lines, and a separator at the end of each line are no values. Cost: that of polars, and
-    the bytes of the file in memory while it is read.
+    A line ``sep=;``, blank lines, and a separator at the end of each line are no values. Cost: that of
+    polars, and the bytes of the file in memory while it is read.
     """
     name = check.path("path", path)
     check.flag("header", header)
@@ -113,8 +118,8 @@ def _bytes(path: str) -> bytes:
 
 def _unreadable(path: str, error: object) -> ValueError:
     return ValueError(
-        f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error!s:.200}); save it as UTF-8, and give a "
-        "compressed file the suffix .gz"
+        f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error!s:.200}); save it as "
+        "UTF-8, and give a compressed file the suffix .gz"
     )
 
 
@@ -170,8 +175,8 @@ def _csv(path: str, header: bool) -> File:
     def parsed() -> Any:
         return pl.read_csv(
             data, separator=dialect.separator, has_header=False, infer_schema=False,
-            skip_lines=dialect.skipped + header, schema=dict.fromkeys(columns, pl.String), raise_if_empty=False,
-            truncate_ragged_lines=dialect.trailing,
+            skip_lines=dialect.skipped + header, schema=dict.fromkeys(columns, pl.String),
+            raise_if_empty=False, truncate_ragged_lines=dialect.trailing,
         )  # fmt: skip
 
     try:
@@ -208,9 +213,9 @@ def _check_lines(path: str, data: bytes, dialect: _Dialect) -> None:
             n = len(row) - (dialect.trailing and len(row) > len(dialect.names) and not row[-1].strip())
             if row and n != len(dialect.names) and rows.line_num > dialect.skipped:
                 raise ValueError(
-                    f"{path}: expected {len(dialect.names)} values in each line, as in the first, got {len(row)} in "
-                    f"line {rows.line_num}: {', '.join(row)!r:.100}; put text that contains separators in quotes, "
-                    "and remove lines that are no rows of the table"
+                    f"{path}: expected {len(dialect.names)} values in each line, as in the first, got "
+                    f"{len(row)} in line {rows.line_num}: {', '.join(row)!r:.100}; put text that contains "
+                    "separators in quotes, and remove lines that are no rows of the table"
                 )
     except (csv.Error, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from None

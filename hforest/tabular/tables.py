@@ -5,8 +5,9 @@ without it. The conversion to features is in `columns`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import repeat
@@ -43,8 +44,8 @@ WORDS = {
     "missing": "no values",
 }
 NULL_VALUES = (
-    "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null",
-    "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+    "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL",
+    "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
 )  # fmt: skip
 """Texts that stand for a missing value by default, those of pandas and readr; spaces around them do not
 count."""
@@ -120,7 +121,8 @@ def is_table(x: object) -> bool:
     return any(hasattr(type(x), name) for name in ("columns", "column_names"))
 
 
-class File(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class File:
     """The columns of a file, as `read` returns them."""
 
     frame: Any
@@ -134,6 +136,16 @@ class File(NamedTuple):
     def columns(self) -> list[str]:
         """Returns the names of the columns."""
         return list(self.frame.columns)
+
+    def __getitem__(self, rows: Any) -> "File":
+        """Returns some of the rows, (n,) int64."""
+        lines = None if self.lines is None else self.lines[rows]
+        return File(self.frame[rows.tolist()], lines, self.decimal)
+
+    def without(self, names: Container[str]) -> "File":
+        """Returns the columns of other names."""
+        kept = [name for name in self.columns if name not in names]
+        return File(self.frame.select(kept), self.lines, self.decimal)
 
     def place(self, row: int) -> str:
         """Returns where a row is, for messages."""

@@ -57,7 +57,8 @@ def labels(y: ArrayLike, name: str = "y") -> tuple[np.ndarray, IntArray]:
     classes, places = np.unique(a, return_inverse=True)
     if len(classes) > max(FEW, len(a) // 2):
         raise ValueError(
-            f"{name}: expected classes of several rows each, got {len(classes)} classes in {len(a)} rows; pass "
+            f"{name}: expected classes of several rows each, got {len(classes)} classes in {len(a)} rows; "
+            "pass "
             'task="regression" for numbers, or merge classes'
         )
     return classes, places.reshape(-1)
@@ -167,19 +168,20 @@ def target(
     name : str
         Name of the column.
     task : "classification" or "regression", optional
-        By default regression if the values are numbers that are not all whole, or more than 20 different ones.
+        By default regression if the values are numbers that are not all whole, or more than 20 different
+        ones.
 
     Returns
     -------
     Target
-        Labels that were read from text keep their spelling, unless they are whole numbers that are spelt as Python
-        does; these are int64.
+        Labels that were read from text keep their spelling, unless they are whole numbers that are spelt as
+        Python does; these are int64.
 
     Raises
     ------
     TypeError, ValueError
-        Dates; infinite targets; text of which most values, but not all, are numbers (pass null_values or `task`);
-        with "regression" text that is not numbers.
+        Dates; infinite targets; text of which most values, but not all, are numbers (pass null_values or
+        `task`); with "regression" text that is not numbers.
 
     Examples
     --------
@@ -199,12 +201,14 @@ def target(
             faults = (*unread(form, rows, values, typed, place), *(f for f in faults if "looks like" in f))
     if faults and task != "classification":
         raise ValueError(
-            f"{where}: expected numbers, or labels of several rows each, got values of which {faults[0]}; correct "
+            f"{where}: expected numbers, or labels of several rows each, got values of which {faults[0]}; "
+            "correct "
             'them, name them in null_values, or pass task="classification"'
         )
     if typed.kind in TIMES or (values.kind != "text" and values.kind in ("time", "duration")):
         raise TypeError(
-            f"{where}: expected text, booleans or numbers to predict, got {WORDS[typed.kind]}; choose another column"
+            f"{where}: expected text, booleans or numbers to predict, got {WORDS[typed.kind]}; choose "
+            "another column"
         )
     if typed.kind in NUMBERS and task != "classification":
         known = np.flatnonzero(~typed.absent)

@@ -1,8 +1,8 @@
 """Text columns as numbers, booleans, dates or times, where nearly all of their cells can be read as such.
 
-`typed` tries the readers of READERS in turn, each with the formats that it proposes for a sample of the cells, and
-takes the format that reads most cells. `cast` reads the cells of a later table by that format. Casts are
-vectorised by polars; a cell that a format cannot read becomes null.
+`typed` tries the readers of READERS in turn, each with the formats that it proposes for a sample of the
+cells, and takes the format that reads most cells. `cast` reads the cells of a later table by that format.
+Casts are vectorised by polars; a cell that a format cannot read becomes null.
 """
 
 import re
@@ -68,8 +68,8 @@ def series_of(values: Values) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ readers
-# A reader proposes formats for a sample of cells, and casts a column of cells by one of them: to a polars Series
-# of numbers, booleans or dates, null for unreadable cells.
+# A reader proposes formats for a sample of cells, and casts a column of cells by one of them: to a polars
+# Series of numbers, booleans or dates, null for unreadable cells.
 
 _CURRENCY = r"\p{Lu}{0,2}\p{Sc}|EUR|USD|GBP|CHF|JPY|CNY|INR|Rs\.?"
 _DIGITS = r"(?:\d(?:[\d.,'’\s]*\d)?|[.,]\d+)(?:[eE][+-]?\d+)?"
@@ -81,7 +81,8 @@ _MINUS = {"−": "-", "–": "-", "－": "-"}
 
 
 def _number_formats(sample: Any, hints: Hints) -> Iterator[str]:
-    """Yields the decimal sign and the unit before and behind the numbers: of the unit of most cells, and none."""
+    """Yields the decimal sign and the unit before and behind the numbers: of the unit of most cells, and
+    none."""
     if sample.str.contains(_CODES).any():
         return
     parts = sample.str.replace_many(_MINUS).str.extract_groups(_PARTS).drop_nulls()
@@ -124,9 +125,9 @@ def _boolean(texts: Any, form: str) -> Any:
 
 
 DATES = (
-    "%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%m.%d.%Y",
-    "%d %b %Y", "%d %B %Y", "%d. %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d-%b-%Y", "%d/%b/%Y", "%Y-%m",
-    "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%y", "%d %b %y",
+    "%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d",
+    "%m.%d.%Y", "%d %b %Y", "%d %B %Y", "%d. %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d-%b-%Y",
+    "%d/%b/%Y", "%Y-%m", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%y", "%d %b %y",
 )  # fmt: skip
 """Formats of dates in order of preference, each alone or with a time of CLOCKS behind it."""
 CLOCKS = ("", " %H:%M:%S%.f", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
@@ -145,7 +146,9 @@ def _date_formats(sample: Any, hints: Hints) -> Iterator[str]:
     dates = [date for date in DATES if hints.day_first is None or day_first(date) in (None, hints.day_first)]
     # All formats in one call, since a call of polars costs more than the cells of a sample.
     each = [
-        pl.coalesce(pl.col("a").str.to_datetime(date + clock, strict=False, time_unit="us") for clock in CLOCKS)
+        pl.coalesce(
+            pl.col("a").str.to_datetime(date + clock, strict=False, time_unit="us") for clock in CLOCKS
+        )
         for date in dates
     ]
     counts = a.to_frame("a").select(t.count().alias(date) for t, date in zip(each, dates, strict=True)).row(0)
@@ -252,7 +255,8 @@ def cells(texts: Any, null_values: tuple[str, ...]) -> Any:
 
 
 def _plain(texts: Any, hints: Hints) -> Any:
-    """Returns a column as numbers if all of its cells are plain ones, which needs no other cast; else None."""
+    """Returns a column as numbers if all of its cells are plain ones, which needs no other cast; else
+    None."""
     pl = polars("text")
     numbers = texts.cast(pl.Float64, strict=False)
     if numbers.null_count() > texts.null_count() or hints.null_values != NULL_VALUES:
@@ -341,13 +345,14 @@ def _almost(best: str, forms: dict[str, int], n: int, known: Any) -> tuple[str, 
         if len(units) <= max(20, n / 2):
             return ()
         return (
-            f"looks like numbers with different units, such as {units[0]!r} and {units[1]!r}; a column has one",
+            f"looks like numbers with different units, such as {units[0]!r} and {units[1]!r}; a column "
+            "has one",
         )
     odd = known.filter(cast_cells(known, best).is_null())[0]
     word = READERS[best.partition("|")[0]].word
     return (
-        f"looks like {word}, but {forms[best]} of {n} values cannot be read as such, for example {odd!r}; the "
-        "values are categories",
+        f"looks like {word}, but {forms[best]} of {n} values cannot be read as such, for example {odd!r}; "
+        "the values are categories",
     )
 
 
