@@ -20,6 +20,7 @@ from .core.aliases import Array
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, resumed
 from .demo.model import Kind, State
+from .tabular import pictures
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 NETWORK = {
@@ -90,8 +91,8 @@ def _begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, pa
         return demo.start(config, data.x_train.shape[1], data.n_classes)
     except MemoryError as error:
         raise MemoryError(
-            f"--n-trees, depth of --set: expected a model that fits into memory, got {config.n_trees} trees of "
-            f"depth {config.depth} for {data.n_classes} classes ({error}); lower --n-trees or depth"
+            f"--n-trees, depth of --set: expected a model that fits into memory, got {config.n_trees} trees "
+            f"of depth {config.depth} for {data.n_classes} classes ({error}); lower --n-trees or depth"
         ) from None
 
 
@@ -182,15 +183,15 @@ def _show(results: dict[str, Trained]) -> None:
         echo(f"{name:<20}{loss:>8.4f}{100 * error:>11.2f} %{steps:>8}{taken:>9.1f}")
 
 
-def _draw(runs: Any, path: str | None, histories: Mapping[str, Any], measured: str) -> None:
+def _draw(path: str | None, histories: Mapping[str, Any], measured: str) -> None:
     """Draws loss and error over the steps; without a path to PICTURE, unless a file of others is there."""
     name = path or PICTURE
-    if runs is None:
-        return echo(f"{name}: not drawn, since Matplotlib is not installed (pip install matplotlib)")
     try:
         if path is None:
-            check_outputs([Output(name, name, "a picture", runs.is_picture)], {})
-        runs.history(name, histories, measured)
+            check_outputs([Output(name, name, "a picture", pictures.is_picture)], {})
+        pictures.history(name, histories, measured)
+    except ImportError:
+        return echo(f"{name}: not drawn, since Matplotlib is not installed (pip install matplotlib)")
     except (OSError, ValueError) as error:
         return echo(f"no picture was drawn: {error}")
     return echo(f"{name}: loss and {measured} over the steps")
@@ -225,15 +226,10 @@ def train(options: argparse.Namespace) -> int:
     # With --resume the whole file is read and checked before it is used.
     older = None if options.resume else is_checkpoint
     outputs = [Output("--save", path, "a checkpoint", older) for path in paths.values() if path]
-    runs = None
-    if options.plot or (options.plot is None and not options.data):
+    if isinstance(options.plot, str):
         with suppress(ImportError):
-            import matplotlib  # noqa: F401
-
-            from .plot import runs
-        if runs is not None and options.plot:
-            runs.check_picture(options.plot)
-            outputs.append(Output("--plot", options.plot, "a picture", runs.is_picture))
+            pictures.check_picture(options.plot)
+        outputs.append(Output("--plot", options.plot, "a picture", pictures.is_picture))
     check_outputs(outputs, {"--data": options.data})
     data = demo.load_data(options.data, n_train=options.train) if options.data else demo.load_digits()
     held_out = options.settings["held_out"]
@@ -251,7 +247,7 @@ def train(options: argparse.Namespace) -> int:
     results = {NAMES[kind]: _run(options, configs[kind], learned, data, paths[kind]) for kind in kinds}
     _show(results)
     if options.plot or (options.plot is None and not options.data):
-        _draw(runs, options.plot, {name: run.history for name, run in results.items()}, _measured(options))
+        _draw(options.plot, {name: run.history for name, run in results.items()}, _measured(options))
     if not options.data:
         _show_next()
     return 0

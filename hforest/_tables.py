@@ -14,16 +14,17 @@ import numpy as np
 
 from . import __version__, _output, demo, tabular
 from ._output import echo
-from .core import check, extras, files, models, supervised
+from .core import check, files, models, supervised
+from .core.aliases import Task
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular import errors, predictions
+from .tabular import errors, pictures, predictions
 from .tabular.columns import converted
 from .tabular.files import LAYOUT, write
 from .tabular.predictions import Predictions
 from .tabular.reading import SUFFIXES, has_columns
 from .tabular.tables import File, shown
-from .tabular.targets import places_of
+from .tabular.targets import labels_of, places_of
 
 HELD_OUT = 5
 """Without test rows, one row in HELD_OUT is held out for an error that no choice of settings has used."""
@@ -115,14 +116,15 @@ def _of_archive(options: argparse.Namespace) -> Table:
     check.require(
         options.train is None, "--train", "none for a file with test rows", options.train, "leave it out"
     )
-    return Table(x, y, *tests, is_regression, None)
+    return Table(x, y, tests[0], tests[1], is_regression, None)
 
 
 class _Progress:
     """A bar for the steps of all members. The first interrupt is a clean stop; the second ends the run."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._bar, self.stopped = name, None, False
+        self._name, self.stopped = name, False
+        self._bar: _output.Bar | None = None
 
     def __call__(self, done: int, total: int) -> bool:
         self._bar = self._bar or _output.Bar(self._name, total)
@@ -153,7 +155,7 @@ class _Progress:
 
 
 def _fit(
-    options: argparse.Namespace, x: Any, y: np.ndarray, task: str, what: str
+    options: argparse.Namespace, x: Any, y: np.ndarray, task: Task, what: str
 ) -> tuple[tabular.Model, bool]:
     """Returns a model, and whether it was stopped."""
     given = dict(options.set or [])
@@ -182,10 +184,10 @@ def train(options: argparse.Namespace) -> int:
         older = Output("--save", save, "a model", partial(_output.has, name="tabular_format"))
         check_outputs([older], {"--data": options.data})
     if options.plot:
-        _runs().check_folder("--plot", options.plot, options.data)
+        pictures.check_folder("--plot", options.plot, options.data)
     named = has_columns(options.data)
     table = _of_file(options) if named else _of_archive(options)
-    task = "regression" if table.is_regression else "classification"
+    task: Task = "regression" if table.is_regression else "classification"
     if task == "regression":
         targets = [supervised.targets(f"{options.data}, y", a, len(a)) for a in (table.y, table.y_test)]
         check.require(
@@ -193,7 +195,7 @@ def train(options: argparse.Namespace) -> int:
             "as many targets in y_test as in y_train", "another number", "store the same targets",
         )  # fmt: skip
         table = table._replace(y=targets[0], y_test=targets[1])
-    classes = None if table.is_regression else tabular.labels(table.y, f"{options.data}, y")[0]
+    classes = None if table.is_regression else labels_of(f"{options.data}, y", table.y)[0]
     n_columns = len(table.x.columns) if named else table.x.shape[1]
     tested_on = table.tested_on or "test rows"
     echo(
@@ -214,7 +216,7 @@ def train(options: argparse.Namespace) -> int:
     echo(f"{tested_on}: " + "\n".join(errors.lines(p, y_test, classes, table.y)))
     echo(f"fitted in {elapsed:.1f} s")
     if options.plot:
-        paths = _runs().draw(options.plot, model, x_test, y_test)
+        paths = pictures.draw(options.plot, model, x_test, y_test)
         echo(f"{', '.join(paths)}: drawn from the {tested_on}")
     if save is not None:
         x, y = table.x, table.y
@@ -230,14 +232,6 @@ def train(options: argparse.Namespace) -> int:
         echo("interrupted; the model is what was learned until then")
         return 130
     return 0
-
-
-def _runs() -> Any:
-    try:
-        from .plot import runs
-    except ImportError:
-        raise extras.missing("--plot", "Matplotlib 3.8 or newer", "plot") from None
-    return runs
 
 
 def converted_quietly(model: tabular.Model, x: Any) -> Any:

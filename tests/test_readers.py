@@ -14,7 +14,7 @@ from test_tables import SMALL, lines
 
 from hforest import tabular
 from hforest.__main__ import main
-from hforest.tabular import errors, tables, texts
+from hforest.tabular import errors, pictures, tables, texts
 
 
 def written(path, text):
@@ -493,16 +493,14 @@ def test_gaps_and_categories_of_a_file(tmp_path, capsys):
 @pytest.mark.parametrize("target", ["income", "hours"])
 def test_pictures(target, people, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    from hforest.plot import runs
-
     path, folder = people[0], tmp_path / "pictures"
     others = {"income", "hours"} - {target}
     command = ["--data", str(path), "--target", target, "--drop", "row", *(others - {"hours"}), *SMALL]
     for _ in range(2):  # older pictures are replaced
         assert main([*command, "--plot", str(folder)]) == 0
     names = sorted(file.name for file in folder.iterdir())
-    assert names == sorted(runs.NAMES["classification" if target == "income" else "regression"])
-    assert all(runs.is_picture(file) for file in folder.iterdir())
+    assert names == sorted(pictures.NAMES["classification" if target == "income" else "regression"])
+    assert all(pictures.is_picture(file) for file in folder.iterdir())
     assert "drawn from the held-out rows" in capsys.readouterr().out
     (folder / names[0]).write_text("mine")
     assert main([*command, "--plot", str(folder)]) == 2
@@ -520,14 +518,12 @@ def test_pictures_without_matplotlib(people, tmp_path, capsys):
 @pytest.mark.libraries
 def test_importances_are_of_columns():
     pytest.importorskip("matplotlib")
-    from hforest.plot import runs
-
     rng = np.random.default_rng(0)
     days = np.datetime64("2024-01-01") + rng.integers(0, 90, 600)
     table = {"noise": rng.normal(size=600), "day": days, "same": np.zeros(600)}
     y = (days.astype(int) % 7 < 3).astype(int)
     model = tabular.fit(table, y, n_members=1, n_trees=20, depth=4, n_projections=0, steps=100, rng=0)
-    names, rises = runs.importances(model, tabular.numbers(model.columns, table), y)
+    names, rises = pictures.importances(model, tabular.numbers(model.columns, table), y)
     assert names == ["noise", "day"]
     assert rises[1] > 0.2
     assert abs(rises[0]) < 0.1
@@ -536,10 +532,8 @@ def test_importances_are_of_columns():
 @pytest.mark.libraries
 def test_calibration_by_hand():
     ax = pytest.importorskip("matplotlib.figure").Figure().subplots()
-    from hforest.plot import runs
-
     p = np.array([[0.62, 0.38]] * 4 + [[0.05, 0.95]] * 2)
-    runs._calibration(ax, p, np.array([0, 0, 1, 0, 1, 1]))
+    pictures._calibration(ax, p, np.array([0, 0, 1, 0, 1, 1]))
     (drawn,) = ax.containers
     points, _, (bars,) = drawn.lines
     np.testing.assert_allclose(points.get_xydata(), [[0.62, 0.75], [0.95, 1]])

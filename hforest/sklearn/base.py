@@ -219,7 +219,7 @@ class Estimator(BaseEstimator):
         """
         if reset:
             word = getattr(self, "categorical_features", None)
-            self.columns_: tabular.Columns | None = None
+            self.columns_: Any = None
             if (isinstance(word, str) and word == "from_dtype") or not of_numbers(X):
                 return self._validated_columns(X, *y, reset=True, **settings)
         elif self._typed():

@@ -210,7 +210,9 @@ def learned(
     table_of, features, forms, notes, said = [], [], [], [], []
     for column, read in zip(names, readers, strict=True):
         try:
-            raw, form, of_column, told = read(), "", [], []
+            raw, form = read(), ""
+            of_column: list[str] = []
+            told: Sequence[str] = ()
             values = raw
             if values.kind == "text" and column not in chosen:
                 values, form, rows, odd, told = texts.typed(raw, hints)
@@ -346,18 +348,16 @@ def _unlike(
         words = set(columns.null_values.tolist()) if values.kind == "text" else set()
         is_word = np.array([*(level in words for level in levels), True])
         odd = np.flatnonzero(np.isnan(features[0]) & ~is_word[codes])
-        what, example = "unknown categories, read as missing values", lambda row: levels[codes[row]]
+        what = "unknown categories, read as missing values"
     else:
         low, high = float(columns.low[j]), float(columns.high[j])
-        odd = np.flatnonzero((features[0] < low) | (features[0] > high)) if "days" != columns.parts[0] else []
-        what, example = (
-            f"outside of the range of training, {low:.6g} to {high:.6g}",
-            lambda row: values.data[row],
-        )
+        odd = np.flatnonzero((features[0] < low) | (features[0] > high))
+        what = f"outside of the range of training, {low:.6g} to {high:.6g}"
     if not len(odd):
         return []
     row = int(odd[0])
-    return [f"{len(odd)} of {n} values are {what}, such as {str(example(row))!r:.60} in {place(row)}"]
+    example = levels[codes[row]] if first < last else values.data[row]
+    return [f"{len(odd)} of {n} values are {what}, such as {str(example)!r:.60} in {place(row)}"]
 
 
 def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | None = None) -> FloatArray:

@@ -21,7 +21,7 @@ FORMAT = 3
 
 _MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
-_TEXTS = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)
+_TEXTS: Any = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)
 _COLUMNS = models.record(Columns, **_TEXTS)
 _OLDER_COLUMNS = models.record(
     Columns, names=models.texts, levels=models.texts, forms=models.empty_texts("names"),

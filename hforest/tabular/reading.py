@@ -189,7 +189,7 @@ def _csv(path: str, header: bool) -> File:
     if last.null_count() or dialect.trailing:  # perhaps of a line that is too short
         _check_lines(path, data, dialect)
     first_line = dialect.skipped + header + 1
-    lines = np.arange(first_line, first_line + len(frame))
+    lines: Any = np.arange(first_line, first_line + len(frame))
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     if blank.any():
         frame, lines = frame.filter(~blank), lines[~blank.to_numpy()]

@@ -43,7 +43,7 @@ def describe(columns: Columns) -> str:
         unreadable cells, of which some are shown, or with other warnings. Notebooks show it as HTML.
     """
     check_columns("columns", columns)
-    rows = [("column", "kind", "values", "missing", "features")]
+    rows: list[tuple[str, ...]] = [("column", "kind", "values", "missing", "features")]
     kinds, shares = columns.kinds.tolist(), columns.missing.tolist()
     for j, name in enumerate(columns.names.tolist()):
         kind, missing = kinds[j], f"{100 * shares[j]:.3g} %"

@@ -423,9 +423,10 @@ def spelling(value: Any) -> str:
     """Returns the text of a category; whole numbers of all types have the same."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | np.bool_ | Integral) or (isinstance(value, Real) and value == int(value)):
-        return str(int(value))
-    return repr(float(value)) if isinstance(value, Real) else str(value)
+    number: Any = value
+    if isinstance(value, bool | np.bool_ | Integral) or (isinstance(value, Real) and number == int(number)):
+        return str(int(number))
+    return repr(float(number)) if isinstance(value, Real) else str(value)
 
 
 def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:

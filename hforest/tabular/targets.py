@@ -17,16 +17,13 @@ FEW = 20
 """Number of classes up to which each may have a single row."""
 
 
-def labels(y: ArrayLike, name: str = "y") -> tuple[np.ndarray, IntArray]:
+def labels(y: ArrayLike) -> tuple[np.ndarray, IntArray]:
     """Returns the classes of labels of one kind: text, booleans, integers or other numbers.
 
     Parameters
     ----------
     y : (n_samples,) array_like
         Labels. The items of a list keep their Python types.
-    name : str
-        Name of the argument in messages.
-
     Returns
     -------
     classes : (n_classes,) array
@@ -48,6 +45,11 @@ def labels(y: ArrayLike, name: str = "y") -> tuple[np.ndarray, IntArray]:
     >>> classes.tolist(), places.tolist()
     (['no', 'yes'], [0, 1, 0])
     """
+    return labels_of("y", y)
+
+
+def labels_of(name: str, y: ArrayLike) -> tuple[np.ndarray, IntArray]:
+    """Returns `labels` of an argument that messages call `name`."""
     a = one_kind(name, y)
     check.require(a.ndim == 1, name, "shape (n_samples,)", a.shape, "pass one label for each sample")
     if a.dtype.kind in "UO" and len(a) and isinstance(a[0], str):
@@ -153,7 +155,7 @@ class Target(NamedTuple):
 
 def target(
     table: Table,
-    name: str,
+    column: str,
     *,
     task: Task | None = None,
     null_values: Sequence[str] | None = None,
@@ -165,7 +167,7 @@ def target(
     ----------
     table, null_values, day_first
         As for `columns`.
-    name : str
+    column : str
         Name of the column.
     task : "classification" or "regression", optional
         By default regression if the values are numbers that are not all whole, or more than 20 different
@@ -190,10 +192,11 @@ def target(
     ['001', '010']
     """
     names, readers, _ = opened("table", table)
-    check.choice("name", name, names)
-    values, place = readers[names.index(name)](), place_of(table)
-    words, where = words_of(null_values), f"column {name!r}"
-    typed, faults = values, ()
+    check.choice("column", column, names)
+    values, place = readers[names.index(column)](), place_of(table)
+    words, where = words_of(null_values), f"column {column!r}"
+    typed = values
+    faults: tuple[str, ...] = ()
     if values.kind == "text":
         hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
         typed, form, rows, faults, _ = texts.typed(values, hints)

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from .. import tabular
-from ..core import files
+from ..core import extras, files
 from ..core.outputs import Output, check_outputs
-from ..tabular.errors import wilson
+from .errors import wilson
+from .model import Model, predict
 
 _ORIGIN = {
     "png": ("Software", b"Software\0hforest"),
@@ -36,6 +34,8 @@ _PICTURE_BYTES = 1 << 26
 
 def check_picture(path: str) -> None:
     """Checks that Matplotlib can draw to a file of that name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     known = FigureCanvasAgg.get_supported_filetypes()
     if picture_format(path) not in known:
         raise ValueError(
@@ -61,6 +61,8 @@ def save_picture(figure: Any, name: str | Path) -> None:
 
 def history(path: str, histories: Mapping[str, Mapping[str, np.ndarray]], measured: str) -> None:
     """Draws loss and error of networks over the steps; `measured` describes the error."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for label, of_run in histories.items():
@@ -88,6 +90,10 @@ NAMES = {
 def check_folder(option: str, folder: str, source: str) -> None:
     """Checks, before any work, that pictures can be drawn to a folder, which is made if it is new."""
     try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise extras.missing(option, "Matplotlib 3.8 or newer", "plot") from None
+    try:
         os.makedirs(folder, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(
@@ -98,13 +104,15 @@ def check_folder(option: str, folder: str, source: str) -> None:
     check_outputs(outputs, {"--data": source})
 
 
-def draw(folder: str, model: tabular.Model, x: np.ndarray, y: np.ndarray) -> list[str]:
+def draw(folder: str, model: Model, x: np.ndarray, y: np.ndarray) -> list[str]:
     """Draws what a model predicts for the numbers of a table; returns the paths of the pictures.
 
     y (n_rows,) has places in ``model.classes``, -1 where a label is none of them, or (n_rows, n_outputs)
     targets.
     """
-    p = tabular.predict(model._replace(columns=None), x)
+    from matplotlib.figure import Figure
+
+    p = predict(model._replace(columns=None), x)
     pictures: dict[str, Callable[[Any], None]] = {
         "importances.png": lambda ax: _importances(ax, model, x, y),
         "calibration.png": lambda ax: _calibration(ax, p, y),
@@ -119,7 +127,7 @@ def draw(folder: str, model: tabular.Model, x: np.ndarray, y: np.ndarray) -> lis
     return paths
 
 
-def importances(model: tabular.Model, x: np.ndarray, y: np.ndarray) -> tuple[list[str], np.ndarray]:
+def importances(model: Model, x: np.ndarray, y: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Returns names of columns, and the increase of the error after a permutation of each one.
 
     The error is the share of wrong labels, or the mean squared error over the variance (Breiman 2001, section
@@ -131,7 +139,7 @@ def importances(model: tabular.Model, x: np.ndarray, y: np.ndarray) -> tuple[lis
     numbers, y = x[rows], y[rows]
 
     def error(x: np.ndarray) -> float:
-        p = tabular.predict(plain, x)
+        p = predict(plain, x)
         if model.task == "classification":
             return float((p.argmax(axis=1) != y).mean())
         return float(
@@ -153,7 +161,7 @@ def importances(model: tabular.Model, x: np.ndarray, y: np.ndarray) -> tuple[lis
     return names, np.array(rises)
 
 
-def _importances(ax: Any, model: tabular.Model, x: Any, y: np.ndarray) -> None:
+def _importances(ax: Any, model: Model, x: Any, y: np.ndarray) -> None:
     names, rises = importances(model, x, y)
     best = np.argsort(rises)[-MOST_BARS:]
     labels = [name if len(name) <= 24 else f"{name[:21]}..." for name in (names[j] for j in best)]
