@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray, Table
+from ..core.threads import get_num_threads
 from . import texts
 from .kinds import MAX_LEVELS, PARTS, Columns, check_columns
 from .tables import (
@@ -47,6 +48,28 @@ class _Column(NamedTuple):
     high: float = np.nan
     levels: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+
+
+class _Learned(NamedTuple):
+    column: _Column
+    features: list[FloatArray]
+    form: str
+    faults: list[str]
+    notes: list[str]
+
+
+MANY_ROWS = 100_000
+"""Number of rows from which columns are read at the same time, on all threads."""
+
+
+def _each(function: Callable[..., Any], names: Sequence[str], readers: Sequence[Any], n: int) -> list[Any]:
+    """Returns `function(name, reader)` of each column, in their order."""
+    if n < MANY_ROWS:
+        return list(map(function, names, readers))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(get_num_threads()) as pool:
+        return list(pool.map(function, names, readers))
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
@@ -114,7 +137,7 @@ def _learned(
 
     `categorical`: dtypes decide; `chosen`: the column is categorical.
     """
-    share, kind = float(values.absent.mean()), values.kind
+    share, kind = np.count_nonzero(values.absent) / max(1, len(values.absent)), values.kind
     if kind == MISSING:
         return _Column(MISSING, share), []
     if chosen and kind in TIMES:
@@ -127,9 +150,10 @@ def _learned(
         return _Column(kind, share, low, high, (), varying or (("days",) if share else ())), []
     low = high = np.nan
     if kind in NUMBERS:
-        _check_finite(values, place)
         some = values.data[~values.absent] if share else values.data
         low, high = float(some.min()), float(some.max())
+        if not np.isfinite([low, high]).all():
+            _check_finite(values, place)
         by_levels = chosen or (categorical and values.of_categories) or _merged(values)
         if not by_levels:
             constant = low == high and not share
@@ -207,30 +231,30 @@ def learned(
     hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
     place = place_of(table)
     faults = Faults(name, "columns that can be learned", "correct these columns, or drop them")
-    table_of, features, forms, notes, said = [], [], [], [], []
-    for column, read in zip(names, readers, strict=True):
+
+    def learn(column: str, read: Callable[[], Values]) -> _Learned | ColumnError:
         try:
-            raw, form = read(), ""
-            of_column: list[str] = []
-            told: Sequence[str] = ()
-            values = raw
-            if values.kind == "text" and column not in chosen:
-                values, form, rows, odd, told = texts.typed(raw, hints)
-                of_column += [*odd, *unread(form, rows, raw, values, place)]
+            raw = read()
+            typed = texts.Typed(raw, "", np.zeros(0, np.int64))
+            if raw.kind == "text" and column not in chosen:
+                typed = texts.typed(raw, hints)
+            values = typed.values
+            said = [*typed.faults, *unread(typed.form, typed.unreadable, raw, values, place)]
             one, more = _learned(values, categorical is not None, column in chosen, words, place)
             some = _features(one.levels, one.parts, values)
-            of_column += more
-            told = [*told, *_lost(values, words)]
+            notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
-            faults.add(f"column {column!r}", fault)
-            continue
-        table_of.append(one)
-        features.append(some)
-        forms.append(form)
-        common = [note for note in map(_common, some[:1]) if note]
-        notes.append("; ".join((*of_column, *told, *common)))
-        said += [f"column {column!r}: {fault}" for fault in of_column]
+            return fault
+        return _Learned(one, some, typed.form, [*said, *more], notes)
+
+    found: list[_Learned] = []
+    for column, one in zip(names, _each(learn, names, readers, n_rows), strict=True):
+        if isinstance(one, ColumnError):
+            faults.add(f"column {column!r}", one)
+        else:
+            found.append(one)
     faults.check()
+    table_of = [one.column for one in found]
     levels = [level for one in table_of for level in one.levels]
     result = Columns(
         names=text_array(names),
@@ -242,11 +266,14 @@ def learned(
         levels=text_array(levels),
         source=np.repeat(np.arange(len(names)), np.array([len(one.parts) for one in table_of], np.int64)),
         parts=np.array([part for one in table_of for part in one.parts], str),
-        forms=text_array(forms),
-        notes=text_array(notes),
+        forms=text_array([one.form for one in found]),
+        notes=text_array(["; ".join([*one.faults, *one.notes]) for one in found]),
         null_values=text_array(words),
     )
-    return result, [a for some in features for a in some], said
+    said = [
+        f"column {name!r}: {fault}" for name, one in zip(names, found, strict=True) for fault in one.faults
+    ]
+    return result, [a for one in found for a in one.features], said
 
 
 def warn(faults: Sequence[str]) -> None:

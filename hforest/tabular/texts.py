@@ -261,8 +261,8 @@ def _plain(texts: Any, hints: Hints) -> Any:
     numbers = texts.cast(pl.Float64, strict=False)
     if numbers.null_count() > texts.null_count() or hints.null_values != NULL_VALUES:
         return None
-    zero = texts.str.starts_with("0")
-    if zero.any() and texts.filter(zero).str.contains(_CODES).any():
+    zero = texts.filter(texts.str.starts_with("0") & ~texts.str.starts_with("0."))
+    if len(zero) and zero.str.contains(_CODES).any():
         return None
     low, high = numbers.min(), numbers.max()
     odd = low is None or not -EXACT < low <= high < EXACT or (low >= 19000101 and high < 21000000)
@@ -275,7 +275,8 @@ def typed(values: Values, hints: Hints) -> Typed:
     plain = _plain(texts, hints)
     if plain is not None:
         numbers = plain.to_numpy()
-        absent = np.isnan(numbers) if plain.null_count() else values.absent | np.isnan(numbers)
+        odd = plain.null_count() or plain.is_nan().any()
+        absent = np.isnan(numbers) if odd else np.zeros(len(numbers), bool)
         return Typed(Values("number", numbers, absent), "number|.||", none)
     clean = cells(texts, hints.null_values)
     known = clean.drop_nulls()
