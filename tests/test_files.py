@@ -680,7 +680,7 @@ def test_resume_of_a_run_that_is_complete(tmp_path, capsys):
     for steps in ("5", "20"):
         assert main([*options, "--resume", "--steps", steps]) == 0
         out = capsys.readouterr().out
-        assert f"m.npz: already complete, 20 steps are done; a larger --steps goes on" in out
+        assert "m.npz: already complete, 20 steps are done; a larger --steps goes on" in out
         assert re.search(r"random hinge forest +\d\.\d+ +[\d.]+ % +20 ", out)
         assert ": step" not in out
         assert path.read_bytes() == before
@@ -694,7 +694,8 @@ def test_bad_checkpoint_seconds(capsys, seconds):
 
 @pytest.mark.parametrize("option", ["n_trees", "depth", "n_features", "n_kernels"])
 def test_absurd_sizes(capsys, option):
-    assert main([*SMALL, "--set", f"{option}={10**20}"]) == 2
+    size = ["--n-trees", str(10**20)] if option == "n_trees" else ["--set", f"{option}={10**20}"]
+    assert main([*SMALL, *size]) == 2
     assert "expected at most 2147483647, got 1000" in capsys.readouterr().err
 
 
@@ -705,7 +706,7 @@ def test_absurd_sizes(capsys, option):
 def test_a_diverged_run_names_the_learning_rate(capsys, lr, more):
     assert main([*SMALL, *more, "--set", f"lr={lr}"]) == 2
     error = capsys.readouterr().err
-    assert re.search(r"error: --lr: expected .*, got 1e\+\d+.*; lower the learning rate\n$", error), error
+    assert re.search(r"error: --set lr: expected .*, got 1e\+\d+.*; lower the learning rate\n$", error), error
     assert "impute" not in error
 
 
