@@ -21,14 +21,12 @@ from .reading import read
 from .report import describe
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
-from .tables import File
 from .targets import Target, labels, target
 from .training import Moments
 
 __all__ = [
     "Columns",
     "Encoding",
-    "File",
     "Levels",
     "Member",
     "Model",

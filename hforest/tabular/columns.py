@@ -446,7 +446,7 @@ def columns(
     ----------
     table : data frame, structured array, mapping or matrix
         A data frame of pandas, polars or Arrow in memory (they need narwhals: the extra "tables"), a NumPy
-        array with fields, a mapping from names to arrays of one length, or a `File` from `read`. The
+        array with fields, a mapping from names to arrays of one length, or what `read` returns. The
         columns of a matrix (n_rows, n_columns) are called "0", "1", ... At least one row.
     categorical : "from_dtype", None, or sequence of str
         Which columns are categorical. "from_dtype": those of categorical dtypes, and of text that is neither

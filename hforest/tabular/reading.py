@@ -45,8 +45,9 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
 
     Returns
     -------
-    File
-        Cells of a CSV file are text, which `columns` reads as numbers, dates and other kinds.
+    table
+        With `columns` (the names), ``table[rows]`` and ``table.without(names)``. Cells of a CSV file are text,
+        which the function `columns` reads as numbers, dates and other kinds.
 
     Raises
     ------

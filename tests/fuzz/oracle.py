@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hforest
+from hforest.tabular.tables import File
 
 from .targets import Target
 from .trees import arrays, at, code, copied, mapped
@@ -167,6 +168,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         return _differs(np.array(a), np.array(b), near)
     if isinstance(a, hforest.tree.Prepared) and isinstance(b, hforest.tree.Prepared):
         a, b = a.forest, b.forest
+    if isinstance(a, File) and isinstance(b, File):
+        a, b = ((c.frame.to_dict(as_series=False), c.lines, c.decimal) for c in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         a, b = ([*sorted(d.items())] for d in (a, b))
     forests = isinstance(a, hforest.tree.Forest) and isinstance(b, hforest.tree.Forest)  # also marked ones
