@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
     Returns
     -------
     table
-        With `columns` (the names), ``table[rows]`` and ``table.without(names)``. Cells of a CSV file are text,
+        Has `columns` (the names), ``table[rows]``, ``table.without(names)``. Cells of a CSV file are text,
         which the function `columns` reads as numbers, dates and other kinds.
 
     Raises
