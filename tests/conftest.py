@@ -152,7 +152,18 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
 """Pages of subpackages without a page of their name."""
 
-SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL = [
+    "--n-trees",
+    "6",
+    "--set",
+    "depth=4",
+    "--set",
+    "n_features=12",
+    "--steps",
+    "60",
+    "--set",
+    "eval_every=20",
+]
 SMALL += ["--no-plot"]
 """Options of a short run of the command."""
 

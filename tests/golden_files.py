@@ -213,7 +213,7 @@ def _(path: Path) -> None:
     # As `python -m hforest --save` writes it, with labels.
     x = table()
     model = tabular.fit(x, labels(x), task="classification", n_classes=3, **_SMALL)
-    _tables.save_model(str(path), model, np.array(["ant", "bee", "cow"]))
+    tabular.save(path, model._replace(classes=np.array(["ant", "bee", "cow"], np.dtypes.StringDType())))
 
 
 # ------------------------------------------------------------------------------------ runs of the demo

@@ -15,10 +15,11 @@ import pytest
 from conftest import SMALL, assert_same_bits, check_changed
 
 import hforest
-from hforest import _output, demo
-from hforest.__main__ import DIGITS, main
+from hforest import _networks, demo
+from hforest.__main__ import main
+from hforest._networks import DIGITS
 
-DATA = ["--lr", str(DIGITS["lr"]), "--lr-half-life", str(DIGITS["lr_half_life"])]
+DATA = ["--set", *(f"{name}={DIGITS[name]}" for name in ("lr", "lr_half_life"))]
 """The same error rates with --data as without."""
 
 
@@ -190,7 +191,7 @@ def test_exits_0_without_any_option_that_installs_something():
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys, kind, optimizer):
-    options = [*SMALL, "--kind", kind, "--optimizer", optimizer, "--checkpoint-seconds", "0"]
+    options = [*SMALL, "--kind", kind, "--set", f"optimizer={optimizer}", "--set", "checkpoint_seconds=0"]
     whole, broken = str(tmp_path / "whole.npz"), str(tmp_path / "broken.npz")
     assert main([*options, "--save", whole]) == 0
     real = demo.network.model.learning_rate
@@ -212,7 +213,7 @@ def test_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, capsys,
 
 @pytest.mark.slow
 def test_killed_run_goes_on_to_the_same_bits(tmp_path):
-    options = [*SMALL, "--steps", "1000", "--kind", "tree", "--checkpoint-seconds", "0"]
+    options = [*SMALL, "--steps", "1000", "--kind", "tree", "--set", "checkpoint_seconds=0"]
     command = [sys.executable, "-m", "hforest", *options]
     path = tmp_path / "model.npz"
     with subprocess.Popen(
@@ -238,7 +239,7 @@ def checkpoint(tmp_path):
 
 def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     base = [*SMALL, "--kind", "tree", "--save", str(checkpoint), "--resume"]
-    assert main([*base, "--lr", "0.5"]) == 2
+    assert main([*base, "--set", "lr=0.5"]) == 2
     assert f"lr {DIGITS['lr']} (now 0.5)" in capsys.readouterr().err
     digits = demo.load_digits()
     other = digits._asdict()
@@ -275,16 +276,16 @@ def test_resume_without_a_file_starts(tmp_path, capsys):
     ("options", "words"),
     [
         (["--n-trees", "0"], "error: n_trees: expected at least 1"),
-        (["--trees", "0"], "error: n_trees: expected at least 1"),
-        (["--features", "-1"], "error: n_features: expected at least 0"),
-        (["--kernels", "-1"], "error: n_kernels: expected at least 0"),
-        (["--depth", "40"], "depth: expected 1 to 30, got 40"),
-        (["--lr", "nan"], "lr: expected a finite number"),
-        (["--batch-size", "0"], "error: batch_size: expected at least 1"),
-        (["--batch", "0"], "error: batch_size: expected at least 1"),
+        (["--set", "leaves=scalar"], "error: --set: expected settings of n_trees, "),
+        (["--set", "n_features=-1"], "error: n_features: expected at least 0"),
+        (["--set", "n_kernels=-1"], "error: n_kernels: expected at least 0"),
+        (["--set", "depth=40"], "depth: expected 1 to 30, got 40"),
+        (["--set", "lr=nan"], "lr: expected a finite number"),
+        (["--set", "batch_size=0"], "error: batch_size: expected at least 1"),
+        (["--set", "batch_size=x"], "batch_size: expected"),
         (["--seed", "-1"], "seed"),
-        (["--held-out", "3823"], "error: --held-out: expected 0 to 3822, got 3823; "),
-        (["--lr-half-life", "-1"], "error: lr_half_life: expected at least 0, got -1; "),
+        (["--set", "held_out=3823"], "error: --set held_out: expected 0 to 3822, got 3823; "),
+        (["--set", "lr_half_life=-1"], "error: lr_half_life: expected at least 0, got -1; "),
     ],
 )
 def test_bad_options(capsys, options, words):
@@ -419,7 +420,7 @@ def test_callbacks_are_checked_before_the_work(name):
 
 
 def test_lines_where_there_is_no_terminal(capsys):
-    for more, words in (([], "held-out"), (["--held-out", "0"], "test")):
+    for more, words in (([], "held-out"), (["--set", "held_out=0"], "test")):
         assert main([*SMALL, *more, "--kind", "tree"]) == 0
         out, err = capsys.readouterr()
         assert not err
@@ -537,8 +538,19 @@ def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
     del head["config"]["lr_half_life"]
     np.savez(path, **{**good, "head": np.array(json.dumps(head))})
     assert demo.load_checkpoint(path).config == config
-    sizes = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "40", "--eval-every", "20"]
-    rates = ["--lr", "0.005", "--lr-half-life", "0", "--held-out", "0"]
+    sizes = [
+        "--n-trees",
+        "4",
+        "--set",
+        "depth=3",
+        "--set",
+        "n_features=8",
+        "--steps",
+        "40",
+        "--set",
+        "eval_every=20",
+    ]
+    rates = ["--set", "lr=0.005", "--set", "lr_half_life=0", "--set", "held_out=0"]
     assert main([*sizes, *rates, "--kind", kind, "--save", str(path), "--resume", "--no-plot"]) == 0
     assert_same_bits(demo.load_checkpoint(path).state, whole)
 
@@ -547,7 +559,7 @@ def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
 def test_the_picture_replaces_no_file_of_others(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    options, picture = [option for option in SMALL if option != "--no-plot"], tmp_path / _output.PICTURE
+    options, picture = [option for option in SMALL if option != "--no-plot"], tmp_path / _networks.PICTURE
     for _ in range(2):
         assert main([*options, "--kind", "tree"]) == 0
         assert "hforest.png: loss and held-out error over the steps" in capsys.readouterr().out

@@ -1121,7 +1121,7 @@ def test_samples_that_are_no_numbers_have_a_remedy(name):
         with pytest.raises(
             (TypeError, ValueError), match=f"^X: expected numbers, got .* at index .*; .*{words}"
         ):
-            small(name).fit(table.assign(last=column), Y)
+            small(name).fit(table.assign(last=column).to_numpy(object), Y)
     with pytest.raises(
         ValueError, match=r"^X: .* got \(150, 2, 2\); .*, X.reshape\(len\(X\), -1\) \(scikit-learn: "
     ):
@@ -1278,22 +1278,66 @@ def test_columns_of_a_frame_are_read_by_their_dtypes(name):
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             model.predict(wrong)
-    if takes:
-        with pytest.raises(
-            ValueError, match=r"^X: expected .*, or pass categorical_features=.from_dtype. \("
-        ):
-            small(name).fit(frame.drop(columns="day"), y)
+    np.testing.assert_array_equal(outputs(small(name).fit(frame, y), frame), outputs(model, frame))
 
 
-@pytest.mark.parametrize("name", READ_DTYPES)
-def test_categories_that_forests_do_not_know_are_refused_by_name(name):
-    if small(name)._splits_by_categories():
-        pytest.skip("these forests know categories")
+@pytest.mark.parametrize("name", KINDS)
+def test_every_estimator_takes_text_categories_and_dates(name):
+    if name.startswith("Manifold"):
+        pytest.skip("its columns are pixels")
     frame, y = frame_of()
+    days = frame["day"].dt.strftime("%d.%m.%Y")
+    frame = frame.assign(day=days, colour=frame["colour"].astype("category"))
+    y = y.astype(float) if name in REGRESSORS else np.array(["no", "yes"])[y.astype(int)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = small(name).fit(frame, y)
+    assert model.score(frame, y) > (-1 if name in REGRESSORS else 0.5)
+    assert model.columns_.kinds.tolist() == ["number", "number", "date", "category"]
+    if hasattr(model, "feature_importances_"):
+        assert model.feature_importances_.shape == (4,)
+        assert model.feature_importances_[3] > 0
+    unknown = model.predict(frame.assign(colour="grey"))
+    assert len(unknown) == len(frame)
+    with pytest.raises(TypeError, match="^X, column 'size': expected numbers, got text such as 'wide'"):
+        model.predict(frame.assign(size="wide"))
+
+
+def test_frames_of_text_dates_and_gaps_are_cross_validated():
+    frame, y = frame_of(240)
+    frame = frame.assign(day=frame["day"].dt.strftime("%d.%m.%Y"))
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[::11, "colour"] = None
+    model = hs.HingeForestClassifier(10, max_iter=100, random_state=0)
+    scores = cross_val_score(model, frame, np.where(y, "yes", "no"), cv=3)
+    assert scores.mean() > 0.75
+
+
+def test_labels_of_several_kinds_are_refused():
+    x = np.arange(12.0).reshape(6, 2)
     with pytest.raises(
-        ValueError, match="^X: expected columns of numbers or dates, .* got .'colour'.; encode them as"
+        TypeError, match="^y: expected labels of one kind, got numbers such as 1 at index 0 and text"
     ):
-        small(name, categorical_features="from_dtype").fit(frame, y.astype(int))
+        small("RandomForestClassifier").fit(x, [1, "1", 1, "1", 1, 1])
+    half = small("RandomForestClassifier").fit(x, [0.5, 1.5, 0.5, 1.5, 0.5, 1.5])
+    assert half.classes_.tolist() == [0.5, 1.5]
+    with pytest.raises(
+        ValueError, match="^y: expected classes of several rows each, got 60 classes in 60 rows"
+    ):
+        small("RandomForestClassifier").fit(np.zeros((60, 2)), [f"k{i}" for i in range(60)])
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(1.7e9, 1.0), (0.0, 1e-50), (0.0, 1e-200), (-1e15, 1e3)])
+@pytest.mark.parametrize(
+    "name", ["NeuralForestClassifier", "HingeNetworkClassifier", "HingeNetworkRegressor"]
+)
+def test_networks_learn_from_columns_in_any_unit(name, offset, unit):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 2))
+    y = (z[:, 0] > 0).astype(int) if name.endswith("Classifier") else offset + unit * z[:, 0]
+    x = np.c_[offset + unit * z[:, 0], z[:, 1]]
+    model = small(name, max_iter=10 if name.startswith("Neural") else 200, random_state=0).fit(x, y)
+    assert model.score(x, y) > 0.8
 
 
 def test_batches_have_the_columns_of_the_first_one():

@@ -332,7 +332,10 @@ def test_small_tables(n, task):
         ({"share": 1.5}, "share: expected"),
         ({"validation": 0.7}, "validation: expected"),
         ({"validation": (np.zeros((2, 5)), [0, 0])}, "validation.0.: expected the 6 columns of x, got 5"),
-        ({"validation": (np.zeros((2, 6)), [0, 5])}, "validation.1.: expected 0 <= label < n_classes"),
+        (
+            {"validation": (np.zeros((2, 6)), [0, 5])},
+            "validation.1.: expected labels of the classes 0, 1, 2, got ",
+        ),
         ({"validation": "no"}, "validation: expected a share of the rows or a pair"),
         ({"n_members": 0}, "n_members: expected"),
         ({"sample_weight": -np.ones(60)}, "sample_weight: expected"),

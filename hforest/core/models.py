@@ -4,6 +4,7 @@ Each field of a model is written as an array. A package declares by a `Layout` h
 a file is never executed, and arrays that are not fields are not read.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -50,6 +51,35 @@ def word(archive: Archive, name: str) -> str:
     if a.shape != () or a.dtype.kind != "U":
         raise ValueError(f"{name} is {text(a)!r}, not one string")
     return text(a)
+
+
+def texts(archive: Archive, name: str) -> np.ndarray:
+    """Returns a 1-D array of StringDType, which files hold as the UTF-8 of a list in JSON, or in fixed
+    width."""
+    a = archive[name]
+    if a.dtype == np.uint8 and a.ndim == 1:
+        try:
+            values = json.loads(a.tobytes())
+        except ValueError:  # of JSON, and of UTF-8
+            values = None
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise ValueError(f"{name} is not a list of texts")
+    elif a.dtype.kind == "U" and a.ndim == 1:
+        values = a.tolist()
+    else:
+        raise ValueError(f"{name} has dtype {a.dtype} and shape {a.shape}, not texts")
+    return np.array(values, np.dtypes.StringDType())
+
+
+def empty_texts(axis: str) -> Reader:
+    """Returns the reader of texts that older files lack: empty ones, as many as the array `axis` of the
+    record."""
+
+    def read(archive: Archive, name: str) -> np.ndarray:
+        n = len(texts(archive, f"{name.rpartition('/')[0]}/{axis}"))
+        return np.full(n, "", np.dtypes.StringDType())
+
+    return read
 
 
 def reals(archive: Archive, name: str) -> tuple[float, ...]:
@@ -155,7 +185,9 @@ def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
     elif isinstance(value, tuple | list) and value and isinstance(value[0], tuple | list):
         parts = dict(enumerate(value))
     else:
-        return {name: np.asarray(to_numpy(value))}
+        a = np.asarray(to_numpy(value))
+        # Its size is that of the texts; an array of fixed width has that of the longest, times their number.
+        return {name: np.frombuffer(json.dumps(a.tolist()).encode(), np.uint8) if a.dtype.kind == "T" else a}
     named = (_arrays(f"{name}/{part}".lstrip("/"), a) for part, a in parts.items())
     return {place: a for arrays in named for place, a in arrays.items()}
 

@@ -410,3 +410,37 @@ def _check_state(config: Config, state: State, small: State, classes: np.ndarray
     f = state["features"]
     if f.min() < 0 or f.max() >= n_features:
         raise ValueError(f"features are from {f.min()} to {f.max()} instead of 0 to {n_features - 1}")
+
+
+def resumed(path: str | Path, config: Config, data: Data) -> State:
+    """Returns the state of a checkpoint of the same run: of equal options, classes and data."""
+    checkpoint = load_checkpoint(path)
+    wanted, got = asdict(config), asdict(checkpoint.config)
+    others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
+    if others:
+        raise ValueError(
+            f"{path}: expected a run with the same options, got {', '.join(others)}; repeat the options of "
+            "that run"
+        )
+    if not _same(checkpoint.classes, data.classes):
+        raise ValueError(
+            f"{path}: expected a run on the same classes, got a run on {_shown(checkpoint.classes)} (now "
+            f"{_shown(data.classes)}); check --data"
+        )
+    if checkpoint.fingerprint != data.fingerprint:
+        raise ValueError(
+            f"{path}: expected a run on the same data, got a run on other data; check --data, --train and "
+            "held_out of --set"
+        )
+    return checkpoint.state
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    # Integers of every dtype are of one kind.
+    kinds = {"i" if classes.dtype.kind == "u" else classes.dtype.kind for classes in (a, b)}
+    return len(kinds) == 1 and a.tolist() == b.tolist()
+
+
+def _shown(classes: np.ndarray) -> str:
+    first = ", ".join(repr(label.item()) for label in classes[:10])
+    return f"{first}, ... ({len(classes)} classes)" if len(classes) > 10 else first

@@ -54,6 +54,48 @@ def threads(n_jobs: object) -> Iterator[None]:
         set_num_threads(before)
 
 
+def units(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns means and standard deviations of columns, float64; a deviation of 1 for a constant column."""
+    # In units of powers of two, which are exact, squares neither overflow nor become 0.
+    unit = np.exp2(np.floor(np.log2(np.maximum(abs(a).max(axis=0).astype(np.float64), np.finfo(float).tiny))))
+    scaled = a / unit
+    deviation = scaled.std(axis=0, dtype=np.float64)
+    varies = (a.min(axis=0) < a.max(axis=0)) & (deviation * unit > 0)
+    mean = np.where(varies, scaled.mean(axis=0, dtype=np.float64) * unit, a[0])
+    return mean, np.where(varies, deviation * unit, 1.0)
+
+
+def standardised(a: np.ndarray, of: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Returns (a - mean) / deviation in float32, computed in float64."""
+    mean, deviation = of
+    with np.errstate(over="ignore"):
+        return np.clip((a - mean) / deviation, -1e30, 1e30).astype(np.float32)
+
+
+def of_numbers(X: Any) -> bool:
+    """Returns whether X is no table, or one whose columns all have dtypes of numbers or booleans."""
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None and hasattr(X, "schema"):  # of Arrow
+        dtypes = getattr(X.schema, "types", None)
+    if dtypes is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
+        return True
+    return all(map(_is_number, dtypes))
+
+
+def _is_number(dtype: Any) -> bool:
+    kind = getattr(dtype, "kind", None)
+    if isinstance(kind, str):
+        return kind in "biuf"
+    words = ("int", "uint", "float", "double", "halffloat", "bool")
+    return str(dtype).lower().startswith(words)
+
+
+MAX_LEVELS = 2**16
+"""Forests take categories 0 to 65535."""
+MAX_INDICATED = 32
+"""Maximum number of levels of a column with an indicator, for forests without splits by categories."""
+
+
 def seed_of(random_state: object) -> int:
     """Returns the seed, hforest's `rng`: an int `random_state` itself, or one drawn from it."""
     generator = check_random_state(random_state)
@@ -115,9 +157,9 @@ class Estimator(BaseEstimator):
         return "categorical" in inspect.signature(self._learner()).parameters
 
     def _categorical(self, columns: Any) -> Any:
-        """Returns categorical columns as hforest accepts them: numbers for names, a mask for "from_dtype"."""
-        if self._reads_dtypes():
-            return self.columns_.categorical
+        """Returns categorical columns as hforest accepts them: numbers for names, a mask of typed columns."""
+        if self._typed():
+            return self.columns_.categorical if self._splits_by_categories() else None
         return self._numbers_of("categorical_features", columns, ', "from_dtype"')
 
     def _numbers_of(self, parameter: str, columns: Any, others: str = "") -> Any:
@@ -134,10 +176,19 @@ class Estimator(BaseEstimator):
             )
         return [known.index(name) for name in names.ravel().tolist()]
 
-    def _reads_dtypes(self) -> bool:
-        """Returns whether `fit` derives the kind of each column from X."""
-        word = getattr(self, "categorical_features", None)
-        return isinstance(word, str) and word == "from_dtype"
+    def _typed(self) -> bool:
+        """Returns whether `fit` has derived the kind of each column from X."""
+        return getattr(self, "columns_", None) is not None
+
+    def _named(self, X: Any) -> Any:
+        """Returns `categorical_features` as `tabular.columns` takes it."""
+        chosen = getattr(self, "categorical_features", None)
+        if chosen is None or (isinstance(chosen, str) and chosen == "from_dtype"):
+            return "from_dtype"
+        names, a = [str(name) for name in X.columns], np.asarray(chosen)
+        if a.dtype.kind in "UO":
+            return [str(name) for name in a.ravel().tolist()]
+        return np.array(names)[a].tolist()
 
     def _seed(self) -> int:
         return seed_of(self.random_state)
@@ -161,47 +212,70 @@ class Estimator(BaseEstimator):
         for name in ("_state", "t_"):
             self.__dict__.pop(name, None)
 
-    def _validated(self, X: ArrayLike, *y: Any, **settings: Any) -> Any:
-        """Returns the result of scikit-learn's `validate_data`; errors say how to convert X to numbers."""
-        if self._reads_dtypes():
-            return self._validated_columns(X, *y, **settings)
+    def _validated(self, X: ArrayLike, *y: Any, reset: bool = True, **settings: Any) -> Any:
+        """Returns the result of scikit-learn's `validate_data`; columns of a table become numbers.
+
+        A table has other columns than numbers, or is read by `categorical_features="from_dtype"`.
+        """
+        if reset:
+            word = getattr(self, "categorical_features", None)
+            self.columns_: Any = None
+            if (isinstance(word, str) and word == "from_dtype") or not of_numbers(X):
+                return self._validated_columns(X, *y, reset=True, **settings)
+        elif self._typed():
+            return self._validated_columns(X, *y, reset=False, **settings)
         try:
-            return validate_data(self, X, *y, **settings)
+            return validate_data(self, X, *y, reset=reset, **settings)
         except (TypeError, ValueError) as error:
             message = "" if issparse(X) else fault("X", X)
             if not message:
                 raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
             first_line = str(error).partition("\n")[0]
-            if hasattr(X, "columns") and self._splits_by_categories():
-                message += ', or pass categorical_features="from_dtype"'
             raise kind(f"{message} (scikit-learn: {first_line})") from None
 
-    def _validated_columns(self, X: Any, *y: Any, reset: bool = True, **settings: Any) -> Any:
+    def _validated_columns(self, X: Any, *y: Any, reset: bool, **settings: Any) -> Any:
         """Returns `_validated` of the numbers into which the columns of X are converted."""
         validate_data(self, X, reset=reset, skip_check_array=True)
         try:
             if reset:
                 # Kinds and categories of the columns of X.
-                self.columns_: tabular.Columns = tabular.columns(X)
+                self.columns_ = tabular.columns(X, categorical=self._named(X))
             x = tabular.numbers(self.columns_, X)
         except (TypeError, ValueError) as error:
             raise type(error)(f"X{str(error).removeprefix('table')}") from None
-        categories = self.columns_.source[self.columns_.categorical]
-        if len(categories) and not self._splits_by_categories():
-            raise ValueError(
-                "X: expected columns of numbers or dates, since these forests have no splits by "
-                "categories, got "
-                f"{self.columns_.names[categories].tolist()}; encode them as indicators, for example with "
-                "OneHotEncoder"
-            )
+        if not self._splits_by_categories():
+            x = self._indicated(x, reset)
+        elif reset:
+            self._complete = self.columns_.categorical & ~np.isnan(x).any(axis=0)
+        else:  # a forest without missing values takes categories that it has not seen, but no NaN
+            sizes = np.diff(self.columns_.level_start)[self.columns_.source]
+            x = np.where(self._complete & np.isnan(x) & (sizes < MAX_LEVELS), sizes, x)
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
+
+    def _indicated(self, x: np.ndarray, reset: bool) -> np.ndarray:
+        """Returns numbers with indicators in place of categories: of the most frequent levels of each
+        column."""
+        if reset:
+            self._levels: list[np.ndarray | None] = []
+            for a, is_level in zip(x.T, self.columns_.categorical, strict=True):
+                counts = np.bincount(a[~np.isnan(a)].astype(np.int64)) if is_level else np.zeros(0)
+                most = np.sort(np.argsort(-counts, kind="stable")[:MAX_INDICATED])
+                self._levels.append(most if is_level else None)
+        parts = [
+            a[:, None] if levels is None else (a[:, None] == levels).astype(np.float64)
+            for a, levels in zip(x.T, self._levels, strict=True)
+        ]
+        return np.concatenate(parts, axis=1) if parts else x
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
         """Returns the importances of the columns of X, summed over the features derived from each."""
-        if not self._reads_dtypes():
+        if not self._typed():
             return importances
-        return np.bincount(self.columns_.source, importances, minlength=self.n_features_in_)
+        source = self.columns_.source
+        if not self._splits_by_categories():
+            source = np.repeat(source, [1 if levels is None else len(levels) for levels in self._levels])
+        return np.bincount(source, importances, minlength=self.n_features_in_)
 
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Returns samples to predict, with the features of the fit."""

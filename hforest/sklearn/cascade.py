@@ -128,7 +128,8 @@ class CascadeForestClassifier(Classifier, Estimator):
         vectors and are not included.
         """
         check_is_fitted(self)
-        return np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
+        gains = [tree.importance(f, by="gain") for f in self.cascade_.levels[0]]
+        return self._of_columns(np.mean(gains, axis=0))
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return cascade.predict(self.cascade_, x)

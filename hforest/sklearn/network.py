@@ -10,16 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from ..demo import Config, predict, start, train
-from .base import Estimator, check_flag
+from .base import Estimator, check_flag, standardised, units
 from .targets import Classifier, Regressor
-
-
-def _units(a: np.ndarray, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns means and standard deviations of columns: 0 and 1 without scaling; 1 for a constant column."""
-    if not standardize:
-        return np.zeros(a.shape[1]), np.ones(a.shape[1])
-    deviation = a.std(axis=0, dtype=np.float64)
-    return a.mean(axis=0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,11 +55,12 @@ class _Network(Estimator):
                 )
             x, target, of_task = self._learned(X, y)
             seed, settings = self._seed(), self._settings()
-            self._units = _units(x, self.standardize)
-            x = self._standardised(x)
+            plain = np.zeros(x.shape[1]), np.ones(x.shape[1])
+            self._units = units(x) if self.standardize else plain
+            x = standardised(x, self._units)
             if of_task["task"] == "regression":
                 target = target.reshape(len(x), -1)
-                self._target_units = _units(target, True)
+                self._target_units = units(target)
                 target = (target - self._target_units[0]) / self._target_units[1]
             order = np.random.default_rng([seed, 1]).permutation(len(x))
             held, rows = np.split(order, [int(float(share) * len(x))])
@@ -92,21 +85,17 @@ class _Network(Estimator):
         self.validation_errors_ = history["error"].tolist() if len(held) else []
         return self
 
-    def _standardised(self, x: np.ndarray) -> np.ndarray:
-        mean, deviation = self._units
-        return ((x - mean) / deviation).astype(np.float32)
-
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         # Arrays that joblib maps into memory are read-only, and `predict` may write.
         state = {
             name: np.require(a, requirements="W") if isinstance(a, np.ndarray) else a
             for name, a in self.state_.items()
         }
-        scores = predict(self.config_, state, self._standardised(x))
+        scores = predict(self.config_, state, standardised(x, self._units))
         if self.config_.task == "classification":
             return softmax(scores, axis=1)
         mean, deviation = self._target_units
-        return scores * deviation + mean
+        return scores.astype(np.float64) * deviation + mean
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,9 +10,13 @@ from sklearn.model_selection import train_test_split
 
 from .. import neural
 from ..core.aliases import ArrayLike, MaxFeatures
-from .base import Estimator, check_flag
+from .base import Estimator, check_flag, standardised, units
 from .grown import weight_of
 from .targets import Classifier
+
+FAR, DECADES = 1000.0, 15
+"""Columns whose mean is more than FAR deviations from 0, or whose deviation is not within DECADES powers of
+ten, are standardised before they become float32."""
 
 
 class _Judge:
@@ -70,7 +74,8 @@ class NeuralForestClassifier(Classifier, Estimator):
     Attributes
     ----------
     model_ : hforest.neural.Linear
-        For the functions of `hforest.neural`.
+        For the functions of `hforest.neural`. Columns far from 0, or in an extreme unit, are standardised
+        before.
     n_iter_ : int
         Passes over the samples.
     loss_curve_ : list of float
@@ -130,6 +135,7 @@ class NeuralForestClassifier(Classifier, Estimator):
             for name in ("early_stopping", "standardize"):
                 check_flag(name, getattr(self, name))
             x, labels, of_task = self._learned(X, y)
+            x = self._standardised(x, first=True)
             seed = self._seed()
             weight = weight_of(sample_weight)
             judge = None
@@ -166,6 +172,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         """
         with self._computing():
             x, labels, weight = self._learned_next(X, y, classes, sample_weight)
+            x = self._standardised(x, first=not hasattr(self, "model_"))
             model = getattr(self, "model_", None)
             if model is None:
                 model = neural.linear_init(
@@ -228,5 +235,14 @@ class NeuralForestClassifier(Classifier, Estimator):
             return x[rows], y[rows], None, _Judge(x[held], y[held], None, int(patience))
         return x[rows], y[rows], weight[rows], _Judge(x[held], y[held], weight[held], int(patience))
 
+    def _standardised(self, x: np.ndarray, first: bool) -> np.ndarray:
+        """Returns samples; if float32 cannot hold some columns, these are standardised by the first
+        samples."""
+        if first:
+            mean, deviation = units(x)
+            far = (abs(mean) > FAR * deviation) | (abs(np.log10(deviation)) > DECADES)
+            self._units = (np.where(far, mean, 0.0), np.where(far, deviation, 1.0)) if far.any() else None
+        return x if self._units is None or not self.standardize else standardised(x, self._units)
+
     def _outputs(self, x: np.ndarray) -> np.ndarray:
-        return neural.predict(self.model_, x)
+        return neural.predict(self.model_, self._standardised(x, first=False))

@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
+from .. import tabular
 from ..core.aliases import ArrayLike
 
 
@@ -22,6 +23,24 @@ def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
     return class_weight
 
 
+FEW = 20
+"""Number of classes up to which each may have a single sample, and labels may be numbers that are not
+whole."""
+
+
+def check_labels(y: Any) -> None:
+    """Checks that labels are classes, most of which have several samples."""
+    a = np.asarray(y)
+    few = a.ndim == 1 and a.dtype.kind == "f" and len(np.unique(a)) <= min(FEW, len(a) // 2)
+    if not few:
+        check_classification_targets(y)
+    if a.ndim == 1 and len(a) > 2 * FEW and len(np.unique(a)) > max(FEW, len(a) // 2):
+        raise ValueError(
+            f"y: expected classes of several samples each, got {len(np.unique(a))} classes in {len(a)} "
+            "samples (Unknown label type); use a regressor for numbers, or merge classes"
+        )
+
+
 class Classifier(ClassifierMixin):
     """Base class of classifiers, for labels that numpy.unique can sort: text, integers, bools."""
 
@@ -29,8 +48,10 @@ class Classifier(ClassifierMixin):
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Returns samples, their class numbers, and the settings of hforest for classes."""
+        if isinstance(y, list | tuple):
+            tabular.labels(y)  # before NumPy makes text of labels of several kinds
         x, y = self._validated(X, y, **self._kinds)
-        check_classification_targets(y)
+        check_labels(y)
         self.classes_, places = np.unique(y, return_inverse=True)
         self.n_classes_ = len(self.classes_)
         settings: dict[str, Any] = {"n_classes": self.n_classes_, "task": "classification"}
@@ -50,7 +71,7 @@ class Classifier(ClassifierMixin):
         if first and classes is None:
             raise ValueError(f"classes: expected labels in the first call of partial_fit, got None; {remedy}")
         x, y = self._validated(X, y, **self._kinds, reset=first)
-        check_classification_targets(y)
+        check_labels(y)
         known = unique_labels(classes) if classes is not None else self.classes_
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(

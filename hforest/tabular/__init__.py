@@ -10,14 +10,18 @@ Samples, labels and targets are array-likes. Models are fitted and applied on th
 TypeError.
 """
 
-from .columns import Columns, columns, describe, numbers
+from .columns import columns, differences, numbers
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .kinds import Columns
 from .levels import Levels
 from .model import Member, Model, predict
+from .reading import read
+from .report import describe
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
+from .targets import Target, labels, target
 from .training import Moments
 
 __all__ = [
@@ -28,13 +32,18 @@ __all__ = [
     "Model",
     "Moments",
     "Scaling",
+    "Target",
     "TrainingState",
     "columns",
     "describe",
+    "differences",
     "fit",
+    "labels",
     "load",
     "numbers",
     "partial_fit",
     "predict",
+    "read",
     "save",
+    "target",
 ]

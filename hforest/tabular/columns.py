@@ -1,9 +1,10 @@
 """Columns of a table: the kind of each column, and its conversion to numbers.
 
 `columns` returns the kind of each column of a table. `numbers` converts that table, or another one with the
-same columns, to a matrix. `describe` returns a text about the columns.
+same columns, to a matrix. Columns of text are read by `texts`.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -11,97 +12,30 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray, Table
+from ..core.threads import get_num_threads
+from . import texts
+from .kinds import MAX_LEVELS, PARTS, Columns, check_columns
 from .tables import (
     LEVELS,
     MISSING,
+    NULL_VALUES,
     NUMBERS,
     TIMES,
     WORDS,
     ColumnError,
     Faults,
+    File,
     Values,
     is_table,
-    missing_rows,
     opened,
     shown,
+    spelt,
 )
 
-MAX_LEVELS = 2**16
-"""Forests take categories 0 to 65535."""
-MAX_LENGTH = 1000
-"""Maximum number of characters of a level; longer texts are not categories."""
-KINDS = (*NUMBERS, *TIMES, *LEVELS, MISSING)
-
-_DAY, _EPOCH = np.timedelta64(1, "D"), np.datetime64(0, "us")
-MAX_DAYS = 2.0**26
-"""Maximum distance of dates from 1970 in days; datetime64[us] can hold such dates."""
-_HOUR, _MINUTE = 3_600_000_000, 60_000_000
-
-
-def _whole(times: np.ndarray, unit: str) -> IntArray:
-    return times.astype(f"datetime64[{unit}]").astype(np.int64)
-
-
-def _days(times: np.ndarray) -> FloatArray:
-    return (times - _EPOCH) / _DAY
-
-
-PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "days": _days,
-    "year": lambda t: _whole(t, "Y") + 1970,
-    "month": lambda t: _whole(t, "M") % 12 + 1,
-    "day": lambda t: _whole(t, "D") - _whole(t.astype("datetime64[M]"), "D") + 1,
-    "weekday": lambda t: (_whole(t, "D") + 3) % 7,
-    "hour": lambda t: _whole(t, "us") // _HOUR % 24,
-    "minute": lambda t: _whole(t, "us") // _MINUTE % 60,
-}
-"""Features of dates: days since 1970 with fractions, and parts of the date; weekday 0 is Monday."""
-FEATURES = ("value", "level", "rank", *PARTS)
-"""Parts of a column that a feature can hold."""
-
-
-class Columns(NamedTuple):
-    """Kinds and categories of the columns of a table: plain arrays, which `save` stores with a model.
-
-    The features of a column are its columns in the matrix of `numbers`: one for numbers or categories,
-    several for dates, none for a constant or empty column.
-    """
-
-    names: np.ndarray
-    """(n_columns,) str."""
-    kinds: np.ndarray
-    """(n_columns,) str: "number", "boolean", "time", "duration", "date", "datetime" (without a time zone),
-    "instant" (with one), "text", "category", "ordered" or "missing" (no value)."""
-    missing: FloatArray
-    """(n_columns,) float64: share of the rows without a value."""
-    low: FloatArray
-    """(n_columns,) float64: least number; times and durations are in days, dates in days since 1970; NaN for
-    categories."""
-    high: FloatArray
-    """(n_columns,) float64: greatest number, in the same units."""
-    level_start: IntArray
-    """(n_columns + 1,) int64: where the levels of each column begin."""
-    levels: np.ndarray
-    """(n_levels,) str: categories of a column in the order of their numbers."""
-    source: IntArray
-    """(n_features,) int64: the column of each feature, ascending."""
-    parts: np.ndarray
-    """(n_features,) str: the part of its column in a feature: "value", "level" (the number of a category),
-    "rank" (of an ordered one), "days", "year", "month", "day", "weekday", "hour" or "minute"."""
-
-    @property
-    def categorical(self) -> np.ndarray:
-        """Returns (n_features,) bool: which features are categories, for `hforest.samples`."""
-        return np.asarray(self.parts == "level")
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Returns names of the features: those of the columns; for dates with the part, as "pickup, hour"."""
-        names = self.names.tolist()
-        return [
-            f"{names[j]}, {part}" if part in PARTS else names[j]
-            for j, part in zip(self.source.tolist(), self.parts.tolist(), strict=True)
-        ]
+MAX_DISTINCT = 0.9
+"""Share of different texts from which a column holds identifiers or free text, not categories."""
+FEW = 20
+"""Number of different values up to which any column of text has categories."""
 
 
 # ---------------------------------------------------------------------------------------- learning
@@ -110,104 +44,147 @@ class Columns(NamedTuple):
 class _Column(NamedTuple):
     kind: str
     missing: float
-    low: float
-    high: float
-    levels: tuple[str, ...]
-    parts: tuple[str, ...]
+    low: float = np.nan
+    high: float = np.nan
+    levels: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
-def _plain(text: str) -> str:
-    # Arrays of text do not keep zeros at the end.
-    return text.rstrip("\0")
+class _Learned(NamedTuple):
+    column: _Column
+    features: list[FloatArray]
+    form: str
+    faults: list[str]
+    notes: list[str]
 
 
-def _texts_of(numbers: FloatArray) -> tuple[tuple[str, ...], IntArray]:
-    """Returns the distinct numbers of a categorical column in ascending order, and codes."""
-    present = ~np.isnan(numbers)
-    some, places = np.unique(numbers[present], return_inverse=True)
-    codes = np.full(len(numbers), -1)
-    codes[present] = places
-    return tuple(f"{value + 0.0:.17g}" for value in some.tolist()), codes
+MANY_ROWS = 100_000
+"""Number of rows from which columns are read at the same time, on all threads."""
 
 
-def _check_finite(values: Values) -> None:
-    infinite = np.isinf(values.numbers)
+def _each(function: Callable[..., Any], names: Sequence[str], readers: Sequence[Any], n: int) -> list[Any]:
+    """Returns `function(name, reader)` of each column, in their order."""
+    if n < MANY_ROWS:
+        return list(map(function, names, readers))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(get_num_threads()) as pool:
+        return list(pool.map(function, names, readers))
+
+
+def text_array(texts: Sequence[str]) -> np.ndarray:
+    """Returns texts as an array of StringDType, whose size is that of the texts."""
+    return np.array(list(texts), np.dtypes.StringDType())
+
+
+def coded(values: Values, null_values: Sequence[str] = ()) -> tuple[tuple[str, ...], IntArray]:
+    """Returns `spelt`; for text without spaces around it, and without words of missing values."""
+    levels, codes = spelt(values)
+    if values.kind != "text":
+        return levels, codes
+    place: dict[str, int] = {}
+    lookup = [
+        -1 if text in null_values else place.setdefault(text, len(place)) for text in map(str.strip, levels)
+    ]
+    return tuple(place), np.array([*lookup, -1])[codes]
+
+
+def _check_finite(values: Values, place: Callable[[int], str]) -> None:
+    infinite = np.isinf(values.data) if values.data.dtype.kind == "f" else np.zeros(1, bool)
     if bool(infinite.any()):
         row = int(infinite.argmax())
-        got = f"{values.numbers[row]} in row {row}"
+        got = f"{values.data[row]} in {place(row)}"
         raise ColumnError("finite numbers, or NaN for missing values", got, "clip or drop it")
 
 
-def _of_levels(values: Values, categorical: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns levels of a column of categories, and its features."""
-    assert values.codes is not None
-    occurs = np.bincount(values.codes + 1, minlength=len(values.levels) + 1)[1:] > 0
-    names = [_plain(level) for level, there in zip(values.levels, occurs.tolist(), strict=True) if there]
-    if values.kind == "ordered":
-        varies = len(names) > 1 or (names and bool((values.codes < 0).any()))
-        names = [_plain(level) for level in values.levels]
-        part = "rank"
-    else:
-        names = sorted(set(names)) if values.kind == "text" else list(dict.fromkeys(names))
-        varies = len(names) > 1 or bool((values.codes < 0).any())
-        part = "level"
-    if len(names) > MAX_LEVELS:
+def _of_levels(kind: str, levels: tuple[str, ...], codes: IntArray, chosen: bool) -> tuple[Any, list[str]]:
+    """Returns levels and features of a column of categories, and faults."""
+    counts = np.bincount(codes + 1, minlength=len(levels) + 1)[1:]
+    occurring = [level for level, count in zip(levels, counts.tolist(), strict=True) if count]
+    n, n_distinct = int(counts.sum()), len(occurring)
+    varies = n_distinct > 1 or n < len(codes)
+    if kind == "ordered":
+        return (levels, ("rank",) if varies else ()), []
+    if kind == "text":
+        occurring.sort()
+    if kind == "text" and not chosen and n_distinct > max(FEW, MAX_DISTINCT * n):
+        return ((), ()), [
+            f"{n_distinct} different texts in {n} rows are an identifier or free text, which is left out; "
+            "name the column in categorical to use it, or make numbers of it by TfidfVectorizer or skrub"
+        ]
+    if n_distinct > MAX_LEVELS:
         raise ColumnError(
-            f"at most {MAX_LEVELS} categories", f"{len(names)} different values, such as {names[0]!r:.60}",
+            f"at most {MAX_LEVELS} categories", f"{n_distinct} different values, such as "
+            f"{occurring[0]!r:.60}",
             "drop the column if it identifies rows, merge categories, or convert it to numbers",
         )  # fmt: skip
-    longest = max(map(len, names), default=0)
-    if longest > MAX_LENGTH:
-        raise ColumnError(
-            f"categories of at most {MAX_LENGTH} characters", f"a text of {longest}",
-            "drop the column, or convert its text to numbers",
-        )  # fmt: skip
-    if part == "level" and not categorical:
-        raise ColumnError(
-            "numbers, since categorical is None", f"{WORDS[values.kind]} such as {names[0]!r:.60}",
-            'pass categorical="from_dtype", or drop the column', TypeError,
-        )  # fmt: skip
-    return tuple(names), (part,) if varies else ()
+    return (tuple(occurring), ("level",) if varies else ()), []
 
 
-def _learned(values: Values, n_rows: int, categorical: bool, chosen: bool) -> _Column:
-    """Returns the kind of a column; `categorical`: dtypes decide; `chosen`: the column is categorical."""
-    absent = missing_rows(values, n_rows)
-    share = float(absent.mean())
-    kind, low, high = values.kind, np.nan, np.nan
-    if absent.all():
-        return _Column(MISSING, share, low, high, (), ())
-    if kind in LEVELS:
-        if chosen and kind == "ordered":
-            values = values._replace(kind="category")
-        levels, parts = _of_levels(values, categorical or chosen)
-        return _Column(values.kind, share, low, high, levels, parts)
+def _merged(values: Values) -> bool:
+    """Returns whether float64 makes different integers equal."""
+    a = values.data
+    if a.dtype.kind not in "iu" or not a.size or max(int(a.max()), -int(a.min())) <= 2**53:
+        return False
+    distinct = np.unique(a[~values.absent])
+    return len(np.unique(distinct.astype(np.float64))) < len(distinct)
+
+
+def _learned(
+    values: Values, categorical: bool, chosen: bool, null_values: Sequence[str], place: Callable[[int], str]
+) -> tuple[_Column, list[str]]:
+    """Returns the properties of a column, and faults.
+
+    `categorical`: dtypes decide; `chosen`: the column is categorical.
+    """
+    share, kind = np.count_nonzero(values.absent) / max(1, len(values.absent)), values.kind
+    if kind == MISSING:
+        return _Column(MISSING, share), []
+    if chosen and kind in TIMES:
+        raise ColumnError("categories", WORDS[kind], "leave it out of categorical", TypeError)
     if kind in TIMES:
-        if chosen:
-            raise ColumnError("categories", WORDS[kind], "leave it out of categorical", TypeError)
-        assert values.times is not None
-        times = values.times[~absent]
+        times = values.data[~values.absent]
         spans = {part: function(times) for part, function in PARTS.items()}
         low, high = float(spans["days"].min()), float(spans["days"].max())
         varying = tuple(part for part, some in spans.items() if some.min() < some.max())
-        return _Column(kind, share, low, high, (), varying or (("days",) if share else ()))
-    _check_finite(values)
-    low, high = float(values.numbers[~absent].min()), float(values.numbers[~absent].max())
-    if low == high and not share:
-        return _Column(kind, share, low, high, (), ())
-    if chosen or (categorical and values.of_categories):
-        fraction = ~absent & (values.numbers != np.trunc(values.numbers))
-        if fraction.any():
-            got = str(values.numbers[fraction.argmax()])
-            raise ColumnError(
-                "whole numbers as categories",
-                got,
-                "convert them to text, or leave the column out of categorical",
-            )
-        levels, codes = _texts_of(values.numbers)
-        levels, parts = _of_levels(Values("category", codes=codes, levels=levels), True)
-        return _Column(kind, share, low, high, levels, parts)
-    return _Column(kind, share, low, high, (), ("value",))
+        return _Column(kind, share, low, high, (), varying or (("days",) if share else ())), []
+    low = high = np.nan
+    if kind in NUMBERS:
+        some = values.data[~values.absent] if share else values.data
+        low, high = float(some.min()), float(some.max())
+        if not np.isfinite([low, high]).all():
+            _check_finite(values, place)
+        by_levels = chosen or (categorical and values.of_categories) or _merged(values)
+        if not by_levels:
+            constant = low == high and not share
+            return _Column(kind, share, low, high, (), () if constant else ("value",)), []
+    elif not (categorical or chosen) and kind != "ordered":
+        raise ColumnError(
+            "numbers, since categorical is None", f"{WORDS[kind]} such as {spelt(values)[0][0]!r:.60}",
+            'pass categorical="from_dtype", or drop the column', TypeError,
+        )  # fmt: skip
+    levels, codes = coded(values, null_values)
+    if not levels:
+        return _Column(MISSING, 1.0), []
+    kind = "category" if chosen and kind == "ordered" else kind
+    (names, parts), faults = _of_levels(kind, levels, codes, chosen)
+    return _Column(kind, float((codes < 0).mean()), low, high, names, parts), faults
+
+
+def _lost(values: Values, null_values: Sequence[str]) -> list[str]:
+    """Returns a note on words in a column of text that are missing values."""
+    levels = set(map(str.strip, spelt(values)[0])) if values.kind == "text" else set()
+    words = sorted(levels & set(null_values) - {""})
+    return [f"{shown(words)} read as missing values, which null_values can change"] if words else []
+
+
+def _common(feature: FloatArray) -> str:
+    """Returns a note on a feature of which nearly all values are equal; else ""."""
+    middle = np.nanmedian(feature[:: max(1, len(feature) // 1001)]) if len(feature) else np.nan
+    if not np.mean(feature[:1000] == middle) > 0.9:
+        return ""
+    share = float((feature == middle).sum() / max(1, (~np.isnan(feature)).sum()))
+    return f"{100 * share:.4g} % of the values are equal" if 0.99 <= share < 1 else ""
 
 
 def _names(categorical: Any) -> list[str]:
@@ -223,41 +200,102 @@ def _names(categorical: Any) -> list[str]:
     return list(categorical)
 
 
-def learned(name: str, table: Any, categorical: Any) -> tuple[Columns, FloatArray]:
-    """Returns `columns` and `numbers` of one table; messages use its `name`."""
-    chosen = set(_names(categorical))
+def words_of(null_values: Any) -> tuple[str, ...]:
+    if null_values is None:
+        return NULL_VALUES
+    remedy = "pass a list of words, or None for those of pandas and readr"
+    check.instance("null_values", null_values, list | tuple, "None or a list of words", remedy)
+    for word in null_values:
+        check.instance("null_values", word, str, "words", remedy)
+    return ("", *(word.strip() for word in null_values))
+
+
+def place_of(table: Any) -> Callable[[int], str]:
+    """Returns the function that says where a row of a table is."""
+    return table.place if isinstance(table, File) else lambda row: f"row {row}"
+
+
+def learned(
+    name: str, table: Any, categorical: Any, null_values: Any = None, day_first: bool | None = None
+) -> tuple[Columns, list[FloatArray], list[str]]:
+    """Returns `columns` and the features of one table, and faults of what was read; messages use its
+    `name`."""
+    chosen, words = set(_names(categorical)), words_of(null_values)
+    if day_first is not None:
+        check.flag("day_first", day_first)
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
     known = f"column names of {name}: {shown(names)}"
     check.require(not unknown, "categorical", known, shown(unknown), "correct these names")
     check.require(n_rows > 0, name, "at least one row", "none", "pass rows to learn from")
+    hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
+    place = place_of(table)
     faults = Faults(name, "columns that can be learned", "correct these columns, or drop them")
-    table_of, features = [], []
-    for column, read in zip(names, readers, strict=True):
+
+    def learn(column: str, read: Callable[[], Values]) -> _Learned | ColumnError:
         try:
-            values = read()
-            one = _learned(values, n_rows, categorical is not None, column in chosen)
-            table_of.append(one)
-            features.append(_features(one.levels, one.parts, values, n_rows))
+            raw = read()
+            typed = texts.Typed(raw, "", np.zeros(0, np.int64))
+            if raw.kind == "text" and column not in chosen:
+                typed = texts.typed(raw, hints)
+            values = typed.values
+            said = [*typed.faults, *unread(typed.form, typed.unreadable, raw, values, place)]
+            one, more = _learned(values, categorical is not None, column in chosen, words, place)
+            some = _features(one.levels, one.parts, values)
+            notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
-            faults.add(f"column {column!r}", fault)
+            return fault
+        return _Learned(one, some, typed.form, [*said, *more], notes)
+
+    found: list[_Learned] = []
+    for column, one in zip(names, _each(learn, names, readers, n_rows), strict=True):
+        if isinstance(one, ColumnError):
+            faults.add(f"column {column!r}", one)
+        else:
+            found.append(one)
     faults.check()
+    table_of = [one.column for one in found]
     levels = [level for one in table_of for level in one.levels]
     result = Columns(
-        names=np.array(names, str),
+        names=text_array(names),
         kinds=np.array([one.kind for one in table_of], str),
         missing=np.array([one.missing for one in table_of], np.float64),
         low=np.array([one.low for one in table_of], np.float64),
         high=np.array([one.high for one in table_of], np.float64),
         level_start=np.cumsum([0, *(len(one.levels) for one in table_of)], dtype=np.int64),
-        levels=np.array(levels, str),
+        levels=text_array(levels),
         source=np.repeat(np.arange(len(names)), np.array([len(one.parts) for one in table_of], np.int64)),
         parts=np.array([part for one in table_of for part in one.parts], str),
+        forms=text_array([one.form for one in found]),
+        notes=text_array(["; ".join([*one.faults, *one.notes]) for one in found]),
+        null_values=text_array(words),
     )
-    return result, _stacked([a for some in features for a in some], n_rows)
+    said = [
+        f"column {name!r}: {fault}" for name, one in zip(names, found, strict=True) for fault in one.faults
+    ]
+    return result, [a for one in found for a in one.features], said
 
 
-def _stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
+def warn(faults: Sequence[str]) -> None:
+    """Warns of what may be misread in a table."""
+    if faults:
+        warnings.warn("\n".join(faults), UserWarning, stacklevel=3)
+
+
+def unread(form: str, rows: IntArray, raw: Values, values: Values, place: Any) -> list[str]:
+    """Returns a sentence about the unreadable cells of a column of text, if there are any."""
+    if not len(rows):
+        return []
+    n, cells = int((~values.absent).sum()) + len(rows), raw.data
+    some = ", ".join(f"{cells[row].strip()!r:.60} in {place(row)}" for row in rows[:3].tolist())
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    word = texts.READERS[form.partition("|")[0]].word
+    return [
+        f"{n - len(rows)} of {n} values read as {word}; {some}{more} cannot be read as {word} and are missing"
+    ]
+
+
+def stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
     x = np.empty((n_rows, len(features)))
     for k, a in enumerate(features):
         x[:, k] = a
@@ -267,50 +305,95 @@ def _stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
 # -------------------------------------------------------------------------------------- converting
 
 
-def _features(levels: Sequence[str], parts: Sequence[str], values: Values, n_rows: int) -> list[FloatArray]:
+def _features(levels: Sequence[str], parts: Sequence[str], values: Values) -> list[FloatArray]:
     """Returns the features of a column, each (n_rows,) float64, for values of this or another table."""
     if values.kind == MISSING:
-        return [np.full(n_rows, np.nan)] * len(parts)
+        return [values.data] * len(parts)
     return [_feature(levels, part, values) for part in parts]
 
 
 def _feature(levels: Sequence[str], part: str, values: Values) -> FloatArray:
-    if part in PARTS:
-        assert values.times is not None
-        numbers = np.asarray(PARTS[part](values.times), np.float64)
-        numbers[np.isnat(values.times)] = np.nan
+    if part in PARTS or part == "value":
+        a = PARTS[part](values.data) if part in PARTS else values.data
+        if not values.absent.any():
+            return np.asarray(a, np.float64)
+        numbers = np.array(a, np.float64)
+        numbers[values.absent] = np.nan
         return numbers
-    if part == "value":
-        return values.numbers
-    texts, codes = values.levels, values.codes
-    if values.numbers is not None:
-        texts, codes = _texts_of(values.numbers)
+    texts, codes = coded(values)
     place = {level: float(i) for i, level in enumerate(levels)}
-    lookup = np.array([*(place.get(_plain(level), np.nan) for level in texts), np.nan])
+    lookup = np.array([*(place.get(text, np.nan) for text in texts), np.nan])
     return lookup[codes]
 
 
-def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
+def _check_kind(learned: str, values: Values, of_levels: bool, place: Callable[[int], str]) -> None:
     """Checks that the kind of values is compatible with the kind of the fitted column."""
     kind = values.kind
-    groups = (("number", "boolean"), ("date", "datetime"), LEVELS, (learned,))
+    groups = (("number", "boolean"), ("date", "datetime"), ("time", "duration"), LEVELS, (learned,))
     alike = next(group for group in groups if learned in group)
-    if kind in (*alike, MISSING):
-        if values.numbers is not None and not of_levels:
-            _check_finite(values)
+    # Categories may be numbers in one table, and those of a dtype in another.
+    if kind in (*alike, MISSING) or (of_levels and {learned, kind} == {"number", "category"}):
+        if kind in NUMBERS and not of_levels:
+            _check_finite(values, place)
         return
     dates = {learned, kind} <= set(TIMES)
     remedy = "set or drop the time zone, as in the first table" if dates else "convert the column"
     got = WORDS[kind]
-    if kind in LEVELS and values.levels:
-        got += f" such as {values.levels[0]!r:.60}"
+    if kind in LEVELS and not values.absent.all():
+        got += f" such as {spelt(values)[0][0]!r:.60}"
     raise ColumnError(WORDS[learned], got, remedy, TypeError)
 
 
-def converted(name: str, columns: Columns, table: Any) -> FloatArray:
-    """Returns `numbers` for checked columns and a table; messages use its `name`."""
+def _as_learned(columns: Columns, j: int, read: Callable[[], Values], place: Any) -> tuple[Values, list[str]]:
+    """Returns the values of a column as those of the fitted one were read, and faults."""
+    values, kind = read(), str(columns.kinds[j])
+    if values.kind != "text" or kind in (*LEVELS, MISSING):
+        return values, []
+    form = str(columns.forms[j]) or texts.DEFAULT_FORMS[kind]
+    words = tuple(columns.null_values.tolist())
+    typed = texts.cast(values, form, words)
+    n = int((~typed.values.absent).sum()) + len(typed.unreadable)
+    if not n:
+        return typed.values._replace(kind=MISSING, data=np.full(len(values.absent), np.nan)), []
+    if len(typed.unreadable) > texts.MAX_UNREADABLE * n:
+        row = int(typed.unreadable[0])
+        got = f"text such as {values.data[row].strip()!r:.60}"
+        raise ColumnError(WORDS[kind], got, "convert the column", TypeError)
+    return typed.values, unread(form, typed.unreadable, values, typed.values, place)
+
+
+def _unlike(
+    columns: Columns, j: int, values: Values, features: Sequence[FloatArray], place: Any
+) -> list[str]:
+    """Returns sentences about categories and numbers that did not occur in the fitted column."""
+    n = int((~values.absent).sum())
+    if values.kind == MISSING or not features or not n:
+        return []
+    first, last = columns.level_start[j : j + 2].tolist()
+    if first < last:
+        levels, codes = coded(values)
+        words = set(columns.null_values.tolist()) if values.kind == "text" else set()
+        is_word = np.array([*(level in words for level in levels), True])
+        odd = np.flatnonzero(np.isnan(features[0]) & ~is_word[codes])
+        what = "unknown categories, read as missing values"
+    else:
+        low, high = float(columns.low[j]), float(columns.high[j])
+        odd = np.flatnonzero((features[0] < low) | (features[0] > high))
+        what = f"outside of the range of training, {low:.6g} to {high:.6g}"
+    if not len(odd):
+        return []
+    row = int(odd[0])
+    example = levels[codes[row]] if first < last else values.data[row]
+    return [f"{len(odd)} of {n} values are {what}, such as {str(example)!r:.60} in {place(row)}"]
+
+
+def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | None = None) -> FloatArray:
+    """Returns `numbers` for checked columns and a table; messages use its `name`.
+
+    Sentences about cells that the columns do not know are added to `faults_of`.
+    """
     names, readers, n_rows = opened(name, table)
-    wanted, kinds = columns.names.tolist(), columns.kinds.tolist()
+    wanted, kinds, where = columns.names.tolist(), columns.kinds.tolist(), place_of(table)
     if not is_table(table):
         remedy = "pass the columns in the order of the first table, or a table with column names"
         check.require(len(names) == len(wanted), name, f"{len(wanted)} columns", len(names), remedy)
@@ -334,74 +417,28 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
                 raise ColumnError(
                     f"a column of {WORDS[kind]}", "no column of that name", "add or rename a column"
                 )
-            values = readers[place[column]]()
-            _check_kind(kind, values, bool(levels))
-            features += _features(levels, of_column, values, n_rows)
+            values, said = _as_learned(columns, j, readers[place[column]], where)
+            _check_kind(kind, values, bool(levels), where)
+            some = _features(levels, of_column, values)
+            features += some
+            if faults_of is not None:
+                said += _unlike(columns, j, values, some, where)
+                faults_of += [f"column {column!r}: {fault}" for fault in said]
         except ColumnError as fault:
             faults.add(f"column {column!r}", fault)
     faults.check()
-    return _stacked(features, n_rows)
-
-
-# ------------------------------------------------------------------------------------------ checks
-
-
-def check_columns(name: str, columns: Any) -> int:
-    """Returns the number of features of a `Columns`, after checking that it is valid."""
-    remedy = "pass the result of columns"
-    check.instance(name, columns, Columns, "a Columns", remedy)
-    check.on_cpu(**{f"{name}.{field}": a for field, a in columns._asdict().items()})
-    sizes: check.Sizes = {}
-    texts = {"names": "n_columns", "kinds": "n_columns", "levels": "n_levels", "parts": "n_features"}
-    for field, axis in texts.items():
-        a = getattr(columns, field)
-        check.instance(f"{name}.{field}", a, np.ndarray, "a numpy.ndarray", remedy)
-        check.require(
-            a.dtype.kind == "U" and a.ndim == 1 and sizes.setdefault(axis, len(a)) == len(a),
-            f"{name}.{field}", f"text of shape ({axis},)", f"dtype {a.dtype} and shape {a.shape}", remedy,
-        )  # fmt: skip
-    n, n_features = sizes["n_columns"], sizes["n_features"]
-    with check.fields_of(name):
-        for field in ("missing", "low", "high"):
-            check.array(field, getattr(columns, field), np.dtype(np.float64), ("n_columns",), sizes)
-        check.array("level_start", columns.level_start, check.INT64, (n + 1,), sizes)
-        check.array("source", columns.source, check.INT64, ("n_features",), sizes)
-        start, source = columns.level_start, columns.source
-        for field, a, known in (("kinds", columns.kinds, KINDS), ("parts", columns.parts, FEATURES)):
-            unknown = set(a.tolist()).difference(known)
-            check.require(not unknown, field, f"words of {', '.join(known)}", shown(sorted(unknown)), remedy)
-        check.require(len(set(columns.names.tolist())) == n, "names", "unique names", "repeated ones", remedy)
-        check.require(
-            start[0] == 0 and start[-1] == sizes["n_levels"] and bool((np.diff(start) >= 0).all()),
-            "level_start", f"0, ..., n_levels = {sizes['n_levels']}, in non-decreasing order", "other "
-                "numbers", remedy,
-        )  # fmt: skip
-        check.require(
-            not n_features or (0 <= source[0] and source[-1] < n and bool((np.diff(source) >= 0).all())),
-            "source", f"0 <= column < n_columns = {n}, in non-decreasing order", "other numbers", remedy,
-        )  # fmt: skip
-        kinds = columns.kinds.tolist()
-        low, high = columns.low, columns.high
-        bound = np.where([kind in TIMES for kind in kinds], MAX_DAYS, np.finfo(np.float64).max)
-        check.require(
-            bool((np.isnan(low) | ((abs(low) <= bound) & (abs(high) <= bound))).all()), "low",
-            "NaN or finite ranges, for dates within datetime64[us]", "other ranges", remedy,
-        )  # fmt: skip
-        for j, part in zip(source.tolist(), columns.parts.tolist(), strict=True):
-            kind, has_levels = kinds[j], bool(start[j] < start[j + 1])
-            fits = {
-                "value": kind in NUMBERS, "level": has_levels and kind not in (*TIMES, "time", "duration"),
-                "rank": has_levels and kind == "ordered",
-            }.get(part, kind in TIMES)  # fmt: skip
-            check.require(fits, "parts", f"features of a column of {WORDS[kind]}", repr(part), remedy)
-    return n_features
+    return stacked(features, n_rows)
 
 
 # ------------------------------------------------------------------------------------------ public
 
 
 def columns(
-    table: Table, *, categorical: Literal["from_dtype"] | Sequence[str] | None = "from_dtype"
+    table: Table,
+    *,
+    categorical: Literal["from_dtype"] | Sequence[str] | None = "from_dtype",
+    null_values: Sequence[str] | None = None,
+    day_first: bool | None = None,
 ) -> Columns:
     """Returns the kind of each column of a table, for `numbers`.
 
@@ -409,11 +446,18 @@ def columns(
     ----------
     table : data frame, structured array, mapping or matrix
         A data frame of pandas, polars or Arrow in memory (they need narwhals: the extra "tables"), a NumPy
-        array with fields, or a mapping from names to arrays of one length. The columns of a matrix
-        (n_rows, n_columns) are called "0", "1", ... At least one row.
+        array with fields, a mapping from names to arrays of one length, or what `read` returns. The
+        columns of a matrix (n_rows, n_columns) are called "0", "1", ... At least one row.
     categorical : "from_dtype", None, or sequence of str
-        Which columns are categorical. "from_dtype": those of text and of categorical dtypes. None: no column;
-        text is an error. Names: these columns, which may hold integers, and those of "from_dtype".
+        Which columns are categorical. "from_dtype": those of categorical dtypes, and of text that is neither
+        numbers, booleans, dates nor free text. None: no column; such text is an error. Names: these columns,
+        whose values are categories as they are spelt, and those of "from_dtype".
+    null_values : sequence of str, optional
+        Texts that stand for a missing value, besides the empty one; by default those of pandas and readr, and
+        "?". Spaces around a text do not count.
+    day_first : bool, optional
+        Whether 01/02/2020 is in February. By default the reading that suits all cells of a column, and of two
+        such readings the month first, with a warning.
 
     Returns
     -------
@@ -424,9 +468,15 @@ def columns(
     ------
     TypeError, ValueError
         Not a table; duplicate column names. One error lists all faulty columns: values of several kinds, text
-        with `categorical` None, infinity, more than 65536 categories or one of more than 1000 characters.
+        with `categorical` None, infinity, more than 65536 categories.
     ImportError
-        A data frame, if narwhals is not installed.
+        A data frame or a column of text, if narwhals or polars is not installed.
+
+    Warns
+    -----
+    UserWarning
+        Names columns that may be misread: cells that cannot be read as their column, text that is nearly but
+        not quite numbers or dates, dates of which day and month can be exchanged, identifiers and free text.
 
     Notes
     -----
@@ -435,7 +485,12 @@ def columns(
     ==================================  ===================================================================
     numbers, booleans                   the number; of booleans 0 or 1
     times of day, durations             days
-    text, categorical dtypes            0, 1, ... of the categories that occur; those of text are sorted
+    text                                as the kind that at least 90 % of its cells can be read as: numbers
+                                        (also with units, separators of thousands, a decimal comma), booleans,
+                                        dates, times; other cells are then missing
+    other text, categorical dtypes      0, 1, ... of the categories that occur; those of text are sorted
+    free text: more than 20 values,     none, unless `categorical` names the column
+    more than 90 % of them different
     ordered categorical dtypes          the rank of the category among all of the dtype
     dates, dates and times              days since 1970-01-01, and of year, month, day, weekday, hour and
                                         minute those that vary; with a time zone in UTC
@@ -443,8 +498,9 @@ def columns(
     ==================================  ===================================================================
 
     None, NaN, NaT and pandas.NA are missing values. The kind of an object column is that of all its values.
-    An Enum of polars is an unordered categorical dtype. Cost: a pass over the table, and for text a hash
-    table of its values.
+    Digits with zeros before them are text, and so are whole numbers of text that float64 would make equal;
+    such integers of other dtypes are categories. An Enum of polars is an unordered categorical dtype. Cost: a
+    pass over the table, and for text a cast of its cells or a hash table.
 
     Examples
     --------
@@ -463,7 +519,9 @@ def columns(
     colour  text     2: 'blue', 'red'       0 %  level
     unit    text     1: 'cm'                0 %  none (one value)
     """
-    return learned("table", table, categorical)[0]
+    result, _, faults = learned("table", table, categorical, null_values, day_first)
+    warn(faults)
+    return result
 
 
 def numbers(columns: Columns, table: Table) -> FloatArray:
@@ -493,65 +551,33 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
     return converted("table", columns, table)
 
 
-def describe(columns: Columns) -> str:
-    """Returns a text with one line per column of a table: its content and its features.
+def differences(columns: Columns, table: Table) -> list[str]:
+    """Returns what a table has that the rows of `columns` did not have.
 
     Parameters
     ----------
-    columns : Columns
-        Result of `columns`.
+    columns, table
+        As for `numbers`.
 
     Returns
     -------
-    str
-        Name, kind, range or categories, share of missing values, and features.
+    list of str
+        A sentence for each column with unreadable cells, unknown categories (`numbers` gives NaN for both),
+        or numbers outside of the range of training; empty if there are none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `numbers`.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> columns = hforest.tabular.columns({"size": [1, 2, 3]})
+    >>> hforest.tabular.differences(columns, {"size": [2, 30]})
+    ["column 'size': 1 of 2 values are outside of the range of training, 1 to 3, such as '30' in row 1"]
     """
     check_columns("columns", columns)
-    rows = [("column", "kind", "values", "missing", "features")]
-    kinds, shares = columns.kinds.tolist(), columns.missing.tolist()
-    for j, name in enumerate(columns.names.tolist()):
-        kind, missing = kinds[j], f"{100 * shares[j]:.3g} %"
-        parts = columns.parts[columns.source == j].tolist()
-        none = "none (no value)" if kind == MISSING else "none (one value)"
-        rows.append(
-            (_short(name, 30), _KIND[kind], _values(columns, kind, j), missing, ", ".join(parts) or none)
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[3] = row[3].rjust(widths[3])
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-_KIND = {
-    **WORDS, "time": "times", "datetime": "dates, times", "instant": "dates, times UTC", "missing": "nothing",
-}  # fmt: skip
-_WIDTH = 44
-"""Maximum number of characters for the values of a column."""
-
-
-def _short(text: str, most: int) -> str:
-    text = "".join(c if c.isprintable() else " " for c in text)
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _values(columns: Columns, kind: str, j: int) -> str:
-    """Returns the range of a column, or its categories."""
-    first, last = columns.level_start[j : j + 2].tolist()
-    if first < last:
-        some = ", ".join(repr(level) for level in columns.levels[first : min(last, first + 5)].tolist())
-        return _short(f"{last - first}: {some}" + ", ..." * (last - first > 5), _WIDTH)
-    low, high = float(columns.low[j]), float(columns.high[j])
-    if np.isnan(low):
-        return ""
-    if kind in TIMES:
-        seconds = np.round(86400 * np.array([low, high])).astype("datetime64[s]")
-        ends = [time[:16].replace("T", " ") for time in np.datetime_as_string(seconds).tolist()]
-        if kind == "date":
-            ends = [end[:10] for end in ends]
-    else:
-        unit = " days" if kind in ("time", "duration") else ""
-        ends = [f"{low:.6g}", f"{high:.6g}{unit}"]
-    return ends[0] if low == high else " to ".join(ends)
+    found: list[str] = []
+    converted("table", columns, table, found)
+    return found

@@ -4,28 +4,52 @@ import os
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..core import check, models
 from ..tree.files import read_forest
-from .columns import Columns
+from .columns import text_array
 from .encoding import Encoding
+from .kinds import Columns
 from .levels import Levels
 from .model import Member, Model, checked
 from .scaling import Scaling
+from .tables import NULL_VALUES
 
-FORMAT = 2
+FORMAT = 3
+"""Number of the format: 3 has texts of any length, how cells of text were read, and labels of classes."""
 
 _MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
+_TEXTS: Any = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)
+_COLUMNS = models.record(Columns, **_TEXTS)
+_OLDER_COLUMNS = models.record(
+    Columns, names=models.texts, levels=models.texts, forms=models.empty_texts("names"),
+    notes=models.empty_texts("names"), null_values=lambda archive, name: text_array(NULL_VALUES),
+)  # fmt: skip
+
+
+def _labels(archive: Any, name: str) -> Any:
+    """Returns the labels of a file: of text, or numbers; None if it has none."""
+    if name not in archive:
+        return None
+    return models.texts(archive, name) if f"{name}_are_text" in archive else archive[name]
+
+
 _MODEL = partial(
-    models.record, Model, partial(checked, "model"),
-    task=models.word, members=models.several("n_members", _MEMBER),
-    encoding=models.maybe("fill", _ENCODING), columns=models.maybe("names", models.record(Columns)),
+    models.record, Model, partial(checked, "model"), classes=_labels,
+    task=models.word, members=models.several("n_members", _MEMBER), encoding=models.maybe("fill", _ENCODING),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
-_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
+_OLDER = {
+    1: _MODEL(scaling=models.at("columns", _SCALING), columns=models.maybe("names", _OLDER_COLUMNS)),
+    2: _MODEL(scaling=_SCALING, columns=models.maybe("names", _OLDER_COLUMNS)),
+}
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
-    models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING), _OLDER),
+    models.in_format(
+        "tabular_format", FORMAT, _MODEL(scaling=_SCALING, columns=models.maybe("names", _COLUMNS)), _OLDER
+    ),
     "the file was changed: restore it or fit a new model",
     other_format=f"a model of a table that save wrote, in format 1 to {FORMAT}, got format {{}}; the file "
     "was changed, or a newer version of hforest wrote it: restore it, fit a new model or update hforest",
@@ -34,6 +58,8 @@ LAYOUT = models.Layout(
 
 def write(file: str, model: Model, **more: Any) -> None:
     """Writes a checked model and further arrays."""
+    if model.classes is not None and model.classes.dtype.kind == "T":
+        more["classes_are_text"] = np.array(1)
     models.save(file, model, tabular_format=FORMAT, n_members=len(model.members), **more)
 
 

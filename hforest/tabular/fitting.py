@@ -11,12 +11,15 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
-from .columns import Columns, converted, learned
-from .encoding import columns, fit_encoding, without_categories
+from .columns import converted, learned, stacked, warn
+from .encoding import columns as encoded_columns
+from .encoding import fit_encoding, without_categories
+from .kinds import Columns, check_columns
 from .model import Member, Model
 from .recipe import Rows, Settings
 from .scaling import KINDS, measure, transformed
 from .tables import is_table
+from .targets import class_weight_of, known_places, labels
 from .training import member_of
 
 MAX_LEAVES = 2**24
@@ -57,11 +60,21 @@ class _Targets:
         return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
 
 
-def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | None, Any]:
+def _numbers_of(
+    x: ArrayLike, categorical: Any, known: Columns | None
+) -> tuple[ArrayLike, Columns | None, Any]:
     """Returns the numbers of a table, its columns, and the categorical ones; an array stays as it is."""
-    if not is_table(x):
+    if known is not None:
+        check_columns("columns", known)
+        remedy = "name them in the call of tabular.columns"
+        check.require(categorical is None, "categorical", "None with columns", "categorical columns", remedy)
+        of_table, numbers = known, converted("x", known, x)
+    elif not is_table(x):
         return x, None, categorical
-    of_table, numbers = learned("x", x, "from_dtype" if categorical is None else categorical)
+    else:
+        of_table, features, faults = learned("x", x, "from_dtype" if categorical is None else categorical)
+        numbers = stacked(features, len(features[0]) if features else 0)
+        warn(faults)
     check.require(
         numbers.shape[1], "x", "a column of different values", "columns of one value each", "pass more rows"
     )
@@ -70,7 +83,7 @@ def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | No
 
 
 def _validation_rows(
-    validation: object, n_features: int, task: Task, n_outputs: int, of_table: Columns | None
+    validation: object, n_features: int, classes: Any, n_outputs: int, of_table: Columns | None
 ) -> tuple[FloatArray, supervised.Target]:
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(
@@ -84,9 +97,10 @@ def _validation_rows(
         raise ValueError(
             f"validation[0]: expected the {n_features} columns of x, got {x.shape[1]}; pass the same columns"
         )
-    if task == "classification":
-        labels, _ = supervised.labels("validation[1]", validation[1], len(x), n_outputs)
-        return x, supervised.Target(labels, None, n_outputs)
+    if classes is not None:
+        places = known_places("validation[1]", classes, validation[1])
+        places, _ = supervised.labels("validation[1]", places, len(x), n_outputs)
+        return x, supervised.Target(places, None, n_outputs)
     targets = supervised.targets("validation[1]", validation[1], len(x))
     if targets.shape[1] != n_outputs:
         raise ValueError(
@@ -116,6 +130,7 @@ def fit(
     sample_weight: ArrayLike | None = None,
     class_weight: ClassWeight = None,
     categorical: ArrayLike | None = None,
+    columns: Columns | None = None,
     scaling: Scaled = "auto",
     n_members: int = 3,
     n_trees: int = 50,
@@ -139,14 +154,18 @@ def fit(
         frame, structured array or mapping is read by `columns`; `predict` then takes tables with the same
         columns.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
-        Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
+        Labels of one kind (see `labels`): text, booleans or numbers, which ``Model.classes`` holds in
+        ascending order; or targets of any real dtype in a regression.
+    n_classes : int, optional
+        Number of classes if some do not occur; labels are then integers from 0 to n_classes - 1.
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0. A sample of weight 0 has no influence.
     categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
         Categorical columns, which hold integers from 0 to 65535, or NaN. Their order is not used; leave
         ordered categories as numbers. For a table: names of categorical columns besides those of text and of
         categorical dtypes.
+    columns : Columns, optional
+        Result of `tabular.columns` for x, in place of `categorical`: how the columns of a table are read.
     scaling : "auto", "deviations" or "normal"
         Scaling of the columns. "deviations": standard deviations from the mean; "normal": normal quantiles of
         the ranks; "auto": "normal" for columns with long tails (kurtosis above 12), else "deviations".
@@ -211,12 +230,18 @@ def fit(
     """
     check_progress(progress)
     check.on_cpu(x=x, y=y)
-    x, of_table, categorical = _numbers_of(x, categorical)
+    x, of_table, categorical = _numbers_of(x, categorical, columns)
     x, _ = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
         supervised.categories("x", x, mask)
+    classes = None
+    if task == "classification" and n_classes is None:
+        classes, y = labels(y)
+        class_weight, n_classes = class_weight_of(class_weight, classes), len(classes)
     goal = supervised.target(y, len(x), task, n_classes)
+    if task == "classification" and classes is None:
+        classes = np.arange(goal.n_outputs)
     reference = x[:, 0]
     weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
     supervised.similar("sample_weight", weight)
@@ -241,7 +266,7 @@ def fit(
     if isinstance(check.scalar(validation), int | float | np.number) and not isinstance(validation, bool):
         held_share = check.number("validation", validation, 0.0, 0.5)
     else:
-        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs, of_table)
+        validation_rows = _validation_rows(validation, x.shape[1], classes, goal.n_outputs, of_table)
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
     seed = check.seed(rng)
@@ -253,7 +278,7 @@ def fit(
     if mask is not None or bool(np.isnan(rows.x).any()):
         encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
     if validation_rows is not None:
-        filled, native = columns(units, encoding, validation_rows[0])
+        filled, native = encoded_columns(units, encoding, validation_rows[0])
         held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
@@ -278,7 +303,7 @@ def fit(
     with reporting(progress, max(1, n_members * steps), "step") as report:
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
-    return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)
+    return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes)
 
 
 def _side_by_side(

@@ -10,8 +10,9 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..core.threads import one_blas_thread
 from ..tree import Forest
 from ..tree.callers import trusted
-from .columns import Columns, check_columns, converted
+from .columns import converted
 from .encoding import Encoding, check_encoding, columns
+from .kinds import Columns, check_columns
 from .recipe import SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
 
@@ -67,6 +68,9 @@ class Model(NamedTuple):
     """Encoding of missing values and categories; None if the training rows had neither."""
     columns: Columns | None = None
     """Columns of the table to which the model was fitted; None for an array."""
+    classes: Any = None
+    """(n_classes,) labels in the order of probabilities: ``classes[p.argmax(axis=1)]`` are those of rows;
+    text as StringDType. None in a regression, and in files of earlier versions."""
 
     def __repr__(self) -> str:
         try:
@@ -210,6 +214,8 @@ def checked(name: str, model: Any) -> tuple[Model, int]:
         check.array(f"{name}.{field}", a, FLOAT64, ("n_outputs",), sizes)
         check.finite(f"{name}.{field}", a)
     check.at_least_one(sizes, "n_outputs")
+    if model.classes is not None:
+        check_classes(f"{name}.classes", model.classes, sizes["n_outputs"])
     check.instance(f"{name}.members", model.members, tuple | list, "a tuple", "pass what fit returned")
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
@@ -218,6 +224,16 @@ def checked(name: str, model: Any) -> tuple[Model, int]:
         for i, member in enumerate(model.members)
     )
     return model._replace(members=members), n_features
+
+
+def check_classes(name: str, classes: Any, n_outputs: int) -> None:
+    """Checks labels of classes: distinct numbers, booleans or texts."""
+    check_numpy({name: classes})
+    fits = classes.shape == (n_outputs,) and classes.dtype.kind in "biufUT"
+    check.require(
+        fits and len(np.unique(classes)) == n_outputs, name, f"the labels of {n_outputs} classes",
+        f"an array of shape {classes.shape} and dtype {classes.dtype}", "pass what fit returned",
+    )  # fmt: skip
 
 
 def check_width(x: FloatArray, n_features: int) -> None:
@@ -250,8 +266,8 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     Returns
     -------
     (n_samples, n_classes) or (n_samples, n_outputs) array of float64
-        Probabilities, whose rows sum to 1, or targets in the units of training; (n_samples,) for a single
-        target.
+        Probabilities in the order of ``model.classes``, whose rows sum to 1, or targets in the units of
+        training; (n_samples,) for a single target.
 
     Notes
     -----

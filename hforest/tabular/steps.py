@@ -15,6 +15,7 @@ from . import recipe
 from .encoding import columns
 from .fitting import check_converged
 from .model import FLOAT32, Member, Model, check_width, checked, forest_outputs, numbers_of, offset_of
+from .targets import known_places
 from .training import Batch, Moments, copied, steps, zeros
 
 BATCH_SIZE, LEARNING_RATE = 64, 0.006
@@ -143,7 +144,8 @@ def partial_fit(
     check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":
-        goal, _ = supervised.labels("y", y, len(x), len(model.target_center))
+        places = y if model.classes is None else known_places("y", model.classes, y)
+        goal, _ = supervised.labels("y", places, len(x), len(model.target_center))
     else:
         numbers = supervised.targets("y", y, len(x))
         if numbers.shape[1] != len(model.target_center):

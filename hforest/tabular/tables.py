@@ -5,11 +5,13 @@ without it. The conversion to features is in `columns`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import repeat
-from numbers import Real
+from numbers import Integral, Real
 from operator import attrgetter, is_not, methodcaller, ne
 from typing import Any, NamedTuple
 
@@ -21,11 +23,11 @@ from ..core.dispatch import is_cupy
 from ..core.real import as_given, rows_of
 
 NUMBERS = ("number", "boolean", "time", "duration")
-"""Kinds whose values are `Values.numbers`; of the last two in days."""
+"""Kinds whose values are numbers; of the last two in days."""
 TIMES = ("date", "datetime", "instant")
-"""Kinds whose values are `Values.times`; an instant has a time zone and is in UTC."""
+"""Kinds whose values are dates; an instant has a time zone and is in UTC."""
 LEVELS = ("text", "category", "ordered")
-"""Kinds whose values are places in `Values.levels`; an ordered category has all levels of its dtype."""
+"""Kinds whose values are categories; an ordered category has all levels of its dtype."""
 MISSING = "missing"
 """The kind of a column without a value."""
 WORDS = {
@@ -41,19 +43,25 @@ WORDS = {
     "ordered": "ordered categories",
     "missing": "no values",
 }
+NULL_VALUES = (
+    "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL",
+    "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+)  # fmt: skip
+"""Texts that stand for a missing value by default, those of pandas and readr; spaces around them do not
+count."""
 _DAY = np.timedelta64(1, "D")
 
 
 class Values(NamedTuple):
-    """Values of a column of a table. Only the array of its kind is set."""
+    """Values of a column of a table."""
 
     kind: str
-    numbers: Any = None
-    """(n_rows,) float64, NaN where a value is missing."""
-    times: np.ndarray | None = None
-    """(n_rows,) datetime64[us], NaT where a value is missing."""
-    codes: Any = None
-    """(n_rows,) int64: places in `levels`, -1 where a value is missing."""
+    data: Any = None
+    """(n_rows,): of numbers any real dtype, of booleans bool, of times of day and durations float64 days, of
+    TIMES datetime64[us], of text a polars Series or an object array (None where missing), of other LEVELS
+    int64 places in `levels`."""
+    absent: Any = None
+    """(n_rows,) bool: where a value is missing; `data` is arbitrary there."""
     levels: tuple[str, ...] = ()
     of_categories: bool = False
     """Whether numbers are categories by the dtype of the column."""
@@ -113,11 +121,44 @@ def is_table(x: object) -> bool:
     return any(hasattr(type(x), name) for name in ("columns", "column_names"))
 
 
+@dataclass(frozen=True, eq=False)
+class File:
+    """The columns of a file, as `read` returns them."""
+
+    frame: Any
+    """A polars data frame; the cells of a CSV file are text."""
+    lines: IntArray | None = None
+    """(n_rows,) int64: the line of the file where each row is; None if rows have no lines."""
+    decimal: str = "."
+    """The decimal sign that the separator of a CSV file suggests."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Returns the names of the columns."""
+        return list(self.frame.columns)
+
+    def __getitem__(self, rows: Any) -> "File":
+        """Returns some of the rows, (n,) int64."""
+        lines = None if self.lines is None else self.lines[rows]
+        return File(self.frame[rows.tolist()], lines, self.decimal)
+
+    def without(self, names: Container[str]) -> "File":
+        """Returns the columns of other names."""
+        kept = [name for name in self.columns if name not in names]
+        return File(self.frame.select(kept), self.lines, self.decimal)
+
+    def place(self, row: int) -> str:
+        """Returns where a row is, for messages."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+
 Reader = Callable[[], Values]
 
 
 def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
     """Returns the names of the columns, a function that reads each, and the number of rows."""
+    if isinstance(table, File):
+        table = table.frame
     check.on_cpu(**{name: table})
     check.require(
         not isinstance(table, list | tuple) or not any(isinstance(row, Mapping) for row in table[:1]), name,
@@ -161,7 +202,7 @@ def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], lis
             "a list with a value for each row", type(a).__name__, "for one row pass lists of one value",
             TypeError,
         )  # fmt: skip
-    arrays = [as_given(f"{name}[{key!r}]", a) for key, a in table.items()]
+    arrays = [_column(f"{name}[{key!r}]", a) for key, a in table.items()]
     for column, a in zip(names, arrays, strict=True):
         check.require(
             not is_cupy(a) and a.ndim == 1 and len(a) == len(arrays[0]), f"{name}[{column!r}]",
@@ -169,6 +210,17 @@ def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], lis
             f"shape {a.shape}", "pass columns of equal length",
         )  # fmt: skip
     return names, [_later(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
+
+
+def _column(name: str, a: Any) -> Any:
+    """Returns a column of a mapping as an array; the items of a list keep their Python types."""
+    if not isinstance(a, list | tuple):
+        return as_given(name, a)
+    column = np.empty(len(a), object)
+    for i, value in enumerate(a):
+        column[i] = value
+    nested = any(isinstance(value, list | tuple | np.ndarray) for value in a[:1])
+    return as_given(name, a) if nested else column
 
 
 def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
@@ -189,10 +241,13 @@ def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
         frame = nw.from_native(table, eager_only=True)
     except TypeError:
         raise other from None
-    return names, [_later(_of_series, column) for column in frame.iter_columns()], len(frame)
+    return names, [_later(of_series, column) for column in frame.iter_columns()], len(frame)
 
 
 # ------------------------------------------------------------------------------------------ columns
+
+MAX_YEARS = 250_000
+"""Maximum distance of dates from 1970 in years; datetime64[us] can hold such dates."""
 
 
 def of_array(a: np.ndarray) -> Values:
@@ -201,15 +256,19 @@ def of_array(a: np.ndarray) -> Values:
     if a.ndim != 1:
         raise ColumnError("one value per row", f"arrays of shape {a.shape[1:]}", "pass one column per value")
     if kind in "biuf":
-        with np.errstate(over="ignore"):
-            return Values("boolean" if kind == "b" else "number", a.astype(np.float64))
+        absent = np.isnan(a) if kind == "f" else np.zeros(len(a), bool)
+        return Values("boolean" if kind == "b" else "number", a, absent)
     if kind in "Mm" and np.datetime_data(a.dtype)[0] == "generic":
         raise ColumnError("dates or durations with a unit", f"dtype {a.dtype}", "set a unit", TypeError)
     if kind == "M":
-        is_date = np.datetime_data(a.dtype)[0] in ("Y", "M", "W", "D")
-        return Values("date" if is_date else "datetime", times=a.astype("datetime64[us]"))
+        unit = np.datetime_data(a.dtype)[0]
+        return Values("date" if unit in ("Y", "M", "W", "D") else "datetime", _times(a), np.isnat(a))
     if kind == "m":
-        return Values("duration", a / _DAY)
+        if np.datetime_data(a.dtype)[0] in ("Y", "M"):
+            raise ColumnError(
+                "durations of a fixed length", f"dtype {a.dtype}", "convert them to days", TypeError
+            )
+        return Values("duration", a / _DAY, np.isnat(a))
     if kind == "S":
         try:
             a = np.strings.decode(a, "utf-8")
@@ -220,7 +279,19 @@ def of_array(a: np.ndarray) -> Values:
     raise ColumnError("numbers, text, dates or booleans", f"dtype {a.dtype}", "convert or drop it", TypeError)
 
 
-def _group(kind: type) -> str:
+def _times(a: np.ndarray) -> np.ndarray:
+    years = a[~np.isnat(a)].astype("datetime64[Y]").astype(np.int64)
+    far = abs(years) > MAX_YEARS
+    if far.any():
+        raise ColumnError(
+            f"dates within {MAX_YEARS} years of 1970",
+            f"the year {years[far][0] + 1970}",
+            "correct or drop it",
+        )
+    return a.astype("datetime64[us]")
+
+
+def group_of(kind: type) -> str:
     """Returns the kind of the values of a Python type; "" for unknown types."""
     if kind is type(None) or kind.__name__ in ("NAType", "NaTType"):
         return MISSING
@@ -234,7 +305,7 @@ def _group(kind: type) -> str:
 
 
 def _of_objects(a: np.ndarray) -> Values:
-    groups = {kind: _group(kind) for kind in set(map(type, a))}
+    groups = {kind: group_of(kind) for kind in set(map(type, a))}
 
     def among(*names: str) -> np.ndarray:
         chosen = {kind for kind, group in groups.items() if group in names}
@@ -249,12 +320,17 @@ def _of_objects(a: np.ndarray) -> Values:
             present &= ~numbers
             occurring.discard("number")
     occurring.discard(MISSING)
+    if "text" in occurring and len(occurring) > 1:
+        texts = among("text")
+        if all(value.strip() in NULL_VALUES for value in a[texts]):
+            present &= ~texts
+            occurring.discard("text")
     for mixture, kind in (({"boolean", "number"}, "number"), ({"date", "datetime"}, "datetime")):
         occurring = {kind} if occurring == mixture else occurring
     if len(occurring) > 1 or "" in occurring:
         raise _mixed(a, groups, occurring)
     if not occurring:
-        return Values(MISSING)
+        return missing(len(a))
     kind = occurring.pop()
     try:
         return _of_group(kind, a[present], present)
@@ -266,25 +342,32 @@ def _of_objects(a: np.ndarray) -> Values:
         ) from None
 
 
+def missing(n_rows: int) -> Values:
+    """Returns a column without a value."""
+    return Values(MISSING, np.full(n_rows, np.nan), np.ones(n_rows, bool))
+
+
 def _mixed(a: np.ndarray, groups: Mapping[type, str], occurring: set[str]) -> ColumnError:
-    examples = {groups[type(value)]: value for value in a[::-1]}
+    first = {group: i for i, group in reversed(list(enumerate(map(groups.__getitem__, map(type, a)))))}
     if occurring == {""}:
+        value = a[first[""]]
         return ColumnError(
-            "numbers, text, dates or booleans", f"{type(examples['']).__name__} such as {examples['']!r:.80}",
+            "numbers, text, dates or booleans", f"{type(value).__name__} such as {value!r:.80}",
             "convert or drop it", TypeError,
         )  # fmt: skip
     words = WORDS | {"": "other objects"}
-    each = " and ".join(f"{words[group]} such as {examples[group]!r:.80}" for group in sorted(occurring))
+    each = " and ".join(
+        f"{words[group]} such as {a[first[group]]!r:.80} in row {first[group]}" for group in sorted(occurring)
+    )
     return ColumnError("values of one kind", each, "convert the column to one kind", TypeError)
 
 
 def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
     """Returns `Values` of one kind; `values` are those of the rows where `present` (n_rows,) is True."""
     if kind == "text":
-        levels, some = encoded(values)
-        codes = np.full(len(present), -1)
-        codes[present] = some
-        return Values(kind, codes=codes, levels=levels)
+        texts = np.full(len(present), None, object)
+        texts[present] = values
+        return Values(kind, texts, ~present)
     if kind in TIMES:
         moments = list(values)
         zones = map(getattr, values, repeat("tzinfo"), repeat(None))
@@ -296,8 +379,8 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
             utc = map(methodcaller("astimezone", UTC), values)
             moments, kind = list(map(methodcaller("replace", tzinfo=None), utc)), "instant"
         times = np.full(len(present), np.datetime64("NaT", "us"), "datetime64[us]")
-        times[present] = np.array(moments, "datetime64[us]")
-        return Values(kind, times=times)
+        times[present] = _times(np.array(moments, "datetime64[us]"))
+        return Values(kind, times, np.isnat(times))
     if kind == "time":
         if any(map(attrgetter("tzinfo"), values)):
             got = "times with a time zone"
@@ -307,10 +390,25 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
     elif kind == "duration":
         some = np.array(values.tolist(), "timedelta64[us]") / _DAY
     else:
-        some = values.astype(np.float64)
-    numbers = np.full(len(present), np.nan)
+        some = values.astype(bool) if kind == "boolean" else _numbers(values)
+    numbers = np.full(len(present), np.nan, some.dtype) if some.dtype.kind == "f" else np.zeros(
+        len(present), some.dtype
+    )  # fmt: skip
     numbers[present] = some
-    return Values(kind, numbers)
+    absent = ~present | np.isnan(numbers) if some.dtype.kind == "f" else ~present
+    return Values(kind, numbers, absent)
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """Returns numbers as integers where all are such, which NumPy may hold, else as float64."""
+    if all(isinstance(value, Integral | np.bool_) for value in values):
+        for dtype in (np.int64, np.uint64):
+            with suppress(OverflowError):
+                return np.array([int(value) for value in values], dtype)
+    some = values.astype(np.float64)
+    if len(set(values)) > len(np.unique(some)) and len(np.unique(some[abs(some) > 2**53])):
+        raise ValueError("float64 merges some of them")
+    return some
 
 
 def encoded(texts: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
@@ -321,67 +419,120 @@ def encoded(texts: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
     return tuple(places), codes
 
 
+def spelling(value: Any) -> str:
+    """Returns the text of a category; whole numbers of all types have the same."""
+    if isinstance(value, str):
+        return value
+    number: Any = value
+    if isinstance(value, bool | np.bool_ | Integral) or (isinstance(value, Real) and number == int(number)):
+        return str(int(number))
+    return repr(float(number)) if isinstance(value, Real) else str(value)
+
+
+def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:
+    """Returns the levels of a column, and the place of each row's value among them, -1 where it is missing.
+
+    Those of numbers are in ascending order and exact; infinity is missing.
+    """
+    if values.kind == "text" and isinstance(values.data, np.ndarray):
+        codes = np.full(len(values.absent), -1)
+        levels, codes[~values.absent] = encoded(values.data[~values.absent])
+        return levels, codes
+    if values.kind == "text":
+        some = values.data.drop_nulls().unique(maintain_order=True).to_list()
+        codes = values.data.replace_strict(some, range(len(some)), default=-1)
+        return tuple(some), codes.cast(int).fill_null(-1).to_numpy()
+    if values.kind in LEVELS:
+        return values.levels, values.data
+    present = ~values.absent
+    if values.data.dtype.kind == "f":
+        present &= np.isfinite(values.data)
+    some, places = np.unique(values.data[present], return_inverse=True)
+    codes = np.full(len(values.absent), -1)
+    codes[present] = places
+    return tuple(map(spelling, some.tolist())), codes
+
+
 # ------------------------------------------------------------------------------------------- frames
 
 
-def _of_series(series: Any) -> Values:
+def of_series(series: Any) -> Values:
     """Returns a column of a data frame, as a series of narwhals."""
+    try:
+        return _of_series(series)
+    except (ColumnError, ImportError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # each library raises its own; polars' panic is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        text = str(error).partition("\n")[0]
+        raise ColumnError(
+            "numbers, text, dates or booleans", f"{series.dtype}, of which reading raises {text:.100}",
+            "convert or drop it", TypeError,
+        ) from None  # fmt: skip
+
+
+def _of_series(series: Any) -> Values:
     import narwhals.stable.v2 as nw
 
     dtype = series.dtype
     if series.null_count() == len(series):
-        return Values(MISSING)
+        return missing(len(series))
+    absent = np.asarray(series.is_null().to_numpy(), bool)
     if dtype in (nw.Categorical, nw.Enum):
-        return _of_categories(series)
+        return _of_categories(series, absent)
     if dtype == nw.String:
-        levels, codes = _encoded_series(series)
-        return Values("text", codes=codes, levels=levels)
+        if series.implementation.is_polars():
+            return Values("text", series.to_native(), absent)
+        texts = _objects(series)
+        texts[absent] = None  # pandas gives NaN
+        return Values("text", texts, absent)
     if dtype in (nw.List, nw.Array, nw.Struct, nw.Binary):
         raise ColumnError("numbers, text, dates or booleans", str(dtype), "convert or drop it", TypeError)
-    if dtype == nw.Boolean or dtype.is_numeric():
-        numbers = np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
-        return Values("boolean" if dtype == nw.Boolean else "number", numbers)
+    if dtype == nw.Boolean or dtype.is_integer():
+        filled = series.fill_null(False if dtype == nw.Boolean else 0) if absent.any() else series
+        data = np.asarray(filled.to_numpy())
+        if data.dtype.kind in "biu":
+            return Values("boolean" if dtype == nw.Boolean else "number", data, absent)
+        return _of_objects(_objects(series))
+    if dtype.is_float():
+        data = np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+        return Values("number", data, np.isnan(data))
+    if dtype in (nw.Unknown, nw.Object, nw.Decimal):
+        return _of_objects(_objects(series))
     values = of_array(np.asarray(series.to_numpy()))
     if dtype == nw.Datetime and dtype.time_zone is not None:
         return values._replace(kind="instant")
     return values
 
 
-def _encoded_series(series: Any) -> tuple[tuple[str, ...], IntArray]:
-    import narwhals.stable.v2 as nw
+def _objects(series: Any) -> np.ndarray:
+    values = series.to_list()
+    column = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        column[i] = value
+    return column
 
-    levels = series.drop_nulls().unique(maintain_order=True).to_list()
-    codes = series.replace_strict(levels, list(range(len(levels))), return_dtype=nw.Int64)
-    return tuple(levels), np.asarray(codes.fill_null(-1).to_numpy(), np.int64)
 
-
-def _of_categories(series: Any) -> Values:
+def _of_categories(series: Any, absent: np.ndarray) -> Values:
     import narwhals.stable.v2 as nw
 
     of_polars = series.implementation.is_polars()
     # The order of the levels of a polars Enum has no meaning.
     ordered = nw.is_ordered_categorical(series) and not of_polars
     categories = series.cat.get_categories()
-    if categories.dtype.is_numeric() and not ordered:
-        return of_array(np.asarray(series.to_numpy()))._replace(of_categories=True)
-    levels = [str(level) for level in categories.to_list()]
-    kind = "ordered" if ordered else "category"
+    kinds = {group_of(type(value)) for value in categories.to_list()} - {MISSING}
+    if kinds == {"text", "number"}:
+        raise ColumnError("categories of one kind", "text and numbers", "convert them to text", TypeError)
+    named = categories.to_list()
     if series.implementation.is_pandas_like():
-        return Values(kind, codes=series.to_native().cat.codes.to_numpy(np.int64), levels=tuple(levels))
-    texts, codes = _encoded_series(series.cast(nw.String))
-    if of_polars and series.dtype == nw.Categorical:
-        levels = sorted(texts)  # categories of polars are those of all frames of the process
-    place = {level: i for i, level in enumerate(levels)}
-    lookup = np.array([*(place[text] for text in texts), -1])
-    return Values(kind, codes=lookup[codes], levels=tuple(levels))
-
-
-def missing_rows(values: Values, n_rows: int) -> IntArray:
-    """Returns (n_rows,) bool: where a value is missing."""
-    if values.numbers is not None:
-        return np.isnan(values.numbers)
-    if values.times is not None:
-        return np.isnat(values.times)
-    if values.codes is not None:
-        return values.codes < 0
-    return np.ones(n_rows, bool)
+        codes = series.to_native().cat.codes.to_numpy(np.int64)
+    else:
+        texts = _objects(series.cast(nw.String))
+        if of_polars and series.dtype == nw.Categorical:
+            named = sorted(set(texts[~absent]))  # categories of polars are those of all frames of the process
+        place = {str(level): i for i, level in enumerate(named)}
+        codes = np.array([-1 if text is None else place[text] for text in texts], np.int64)
+    if categories.dtype.is_numeric() and not ordered:
+        return Values("number", np.asarray(named)[np.maximum(codes, 0)], codes < 0, of_categories=True)
+    return Values("ordered" if ordered else "category", codes, absent, tuple(map(spelling, named)))

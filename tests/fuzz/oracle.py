@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hforest
+from hforest.tabular.tables import File
 
 from .targets import Target
 from .trees import arrays, at, code, copied, mapped
@@ -156,6 +157,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
             return f"{type(a).__name__} and {type(b).__name__}"
+        if "T" in a.dtype.kind + b.dtype.kind:  # texts of any length have no byte order
+            return "" if a.tolist() == b.tolist() else f"{a!r:.100} and {b!r:.100}"
         if (a.shape, a.dtype.newbyteorder("=")) != (b.shape, b.dtype.newbyteorder("=")):
             return f"{a.dtype} {a.shape} and {b.dtype} {b.shape}"
         return "" if _same_numbers(a, b, near) else f"{a.tolist()} and {b.tolist()}"[:2000]
@@ -165,6 +168,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         return _differs(np.array(a), np.array(b), near)
     if isinstance(a, hforest.tree.Prepared) and isinstance(b, hforest.tree.Prepared):
         a, b = a.forest, b.forest
+    if isinstance(a, File) and isinstance(b, File):
+        a, b = ((c.frame.to_dict(as_series=False), c.lines, c.decimal) for c in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         a, b = ([*sorted(d.items())] for d in (a, b))
     forests = isinstance(a, hforest.tree.Forest) and isinstance(b, hforest.tree.Forest)  # also marked ones

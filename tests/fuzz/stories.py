@@ -123,8 +123,8 @@ def torch_forks(kind: str, seed: int) -> None:
 
 # ---------------------------------------------------------------------------------- paths of outputs
 
-_SMALL = ("--n-trees", "2", "--depth", "2", "--n-features", "3", "--steps", "2")
-_NETWORK = (*_SMALL, "--eval-every", "1", "--kind", "tree", "--data", "@data.npz", "--train", "20")
+_SMALL = ("--n-trees", "2", "--set", "depth=2", "n_features=3", "--steps", "2")
+_NETWORK = (*_SMALL, "--set", "eval_every=1", "--kind", "tree", "--data", "@data.npz", "--train", "20")
 COMMANDS = {
     "table --save": (("--data", "@data.npz", *_SMALL, "--save"), "model.npz"),
     "predict --out": (("predict", "@model.npz", "@data.npz", "--out"), "predictions.npz"),
