@@ -154,7 +154,7 @@ struct SmallNode {
     Entries entries;
     NodeEntries node_entries;                           // of nodes of the current level; OUT of move_level
 
-    // Makes `number` the number of the level: samples move to and fro between two arrays.
+    // Makes `number` the number of the level: samples move from one of two arrays to the other.
     __device__ void start_level(const Workspace &r, size number) {
         const bool is_odd = number % 2;
         level.number = number;
