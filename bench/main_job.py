@@ -16,6 +16,7 @@ import itertools
 import statistics
 import sys
 import time
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from common import Bar, machine_text, record
 
 import hforest
 from hforest import __main__ as command
-from hforest import demo
+from hforest import _networks, demo
 
 N_PARTS = N_SEEDS = 5
 EVERY = 25
@@ -80,8 +81,10 @@ def test() -> list[dict[str, Any]]:
     """Prints and returns the test errors of what `python -m hforest` does."""
     data, rows = demo.load_digits(), []
     for kind, seed in itertools.product(KINDS, range(N_SEEDS)):
-        config = command.network(command.parse(["--seed", str(seed)]), kind)
-        held = demo.hold_out(data, len(data.x_train) // command.HELD_OUT, rng=seed)
+        settings = _networks.settings_of(command.parse(["--seed", str(seed)]))
+        names = [field.name for field in fields(demo.Config) if field.name in settings]
+        config = demo.Config(kind, **{name: settings[name] for name in names}, seed=seed)
+        held = demo.hold_out(data, len(data.x_train) // _networks.HELD_OUT, rng=seed)
         state = demo.start(config, data.x_train.shape[1], data.n_classes)
         begin = time.perf_counter()
         history = demo.train(config, state, *held[:4])
