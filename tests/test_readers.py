@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from test_tables import SMALL, lines
 
 from hforest import tabular
 from hforest.__main__ import main
-from hforest.tabular import errors, pictures, tables, texts
+from hforest.tabular import errors, pictures, reading, tables, texts
 
 
 def written(path, text):
@@ -248,6 +249,24 @@ def test_a_file_that_is_not_packed(tmp_path):
         ValueError, match="expected a CSV file in UTF-8, got an unreadable file .Not a gzipped file"
     ):
         tabular.read(str(tmp_path / "t.csv.gz"))
+
+
+def test_a_damaged_parquet_file_ends_no_process(tmp_path, monkeypatch):
+    polars = pytest.importorskip("polars")
+    path = tmp_path / "t.parquet"
+    polars.DataFrame({"a": np.arange(500.0), "b": [f"text {i}" for i in range(500)]}).write_parquet(path)
+    assert len(tabular.read(path).frame) == 500
+    content, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(8):
+        damaged = bytearray(content)
+        for at in rng.integers(0, len(content), 20):
+            damaged[at] = rng.integers(256)
+        path.write_bytes(damaged)
+        with suppress(ValueError):
+            tabular.read(path)
+    monkeypatch.setattr(reading, "_CONVERT", "import os; os.abort()")
+    with pytest.raises(ValueError, match=r"t\.parquet: expected a Parquet file, .*ended its process"):
+        tabular.read(path)
 
 
 def test_parquet_files(tmp_path, capsys):

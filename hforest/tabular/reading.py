@@ -9,6 +9,8 @@ import csv
 import gzip
 import io
 import os
+import subprocess
+import sys
 import zlib
 from collections import Counter
 from itertools import islice
@@ -67,7 +69,7 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
     if "\0" in name or not os.path.isfile(name):
         raise FileNotFoundError(f"{name}: expected a table, got no such file; check the path")
     if name.lower().endswith((".parquet", ".pq")):
-        return File(_polars(name, "a Parquet file", lambda: pl.read_parquet(name)))
+        return File(_polars(name, "a Parquet file", lambda: pl.read_ipc(io.BytesIO(_converted(name)))))
     return _csv(name, header)
 
 
@@ -84,6 +86,21 @@ def _polars(path: str, what: str, function: Any) -> Any:
         raise ValueError(
             f"{path}: expected {what}, got an error of polars ({text:.200}); restore it"
         ) from None
+
+
+_CONVERT = "import sys, polars; polars.read_parquet(sys.argv[1]).write_ipc(sys.stdout.buffer)"
+
+
+def _converted(path: str) -> bytes:
+    """Returns a Parquet file in Arrow's format. A process of its own reads it: on some damaged files polars
+    aborts its process.
+    """
+    done = subprocess.run([sys.executable, "-c", _CONVERT, os.path.abspath(path)], capture_output=True)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        text = lines[-1] if done.returncode > 0 and lines else "polars ended its process"
+        raise ValueError(text.partition(": ")[2] or text)
+    return done.stdout
 
 
 # --------------------------------------------------------------------------------------------- CSV
