@@ -251,6 +251,7 @@ def test_a_file_that_is_not_packed(tmp_path):
         tabular.read(str(tmp_path / "t.csv.gz"))
 
 
+@pytest.mark.libraries
 def test_a_damaged_parquet_file_ends_no_process(tmp_path, monkeypatch):
     polars = pytest.importorskip("polars")
     path = tmp_path / "t.parquet"

@@ -229,6 +229,7 @@ def fit(
     True
     """
     check_progress(progress)
+    check.choice("task", task, supervised.TASKS)
     check.on_cpu(x=x, y=y)
     x, of_table, categorical = _numbers_of(x, categorical, columns)
     x, _ = supervised.samples_or_missing("x", x)

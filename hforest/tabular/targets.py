@@ -193,6 +193,7 @@ def target(
     """
     names, readers, _ = opened("table", table)
     check.choice("column", column, names)
+    check.choice("task", task, (None, *supervised.TASKS))
     values, place = readers[names.index(column)](), place_of(table)
     words, where = words_of(null_values), f"column {column!r}"
     typed = values

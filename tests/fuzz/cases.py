@@ -90,8 +90,8 @@ def bads(s: Setting, name: str) -> Iterator[Case]:
     """Everything that is wrong with one argument of one call."""
     arguments = s.arguments()
     for note, new, expect in bad.wrong_arguments(s.target, arguments, name, s.integer(0, 99)):
-        if _no_model(arguments.get("model")) and name != "model":
-            expect = "either"
+        if (_no_model(arguments.get("model")) and name != "model") or s.target.name == "tabular.labels":
+            expect = "either"  # labels are of any kind
 
         def make(new: Any = new) -> dict[str, Any]:
             return copied(arguments) | {name: copied(new)}
