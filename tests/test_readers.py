@@ -270,6 +270,7 @@ def test_a_damaged_parquet_file_ends_no_process(tmp_path, monkeypatch):
         tabular.read(path)
 
 
+@pytest.mark.libraries
 def test_parquet_files(tmp_path, capsys):
     polars = pytest.importorskip("polars")
     rng = np.random.default_rng(0)

@@ -200,9 +200,15 @@ def _names(categorical: Any) -> list[str]:
     return list(categorical)
 
 
-def words_of(null_values: Any) -> tuple[str, ...]:
-    if null_values is None:
-        return NULL_VALUES
+def hints_of(table: Any, null_values: Any, day_first: bool | None) -> texts.Hints:
+    """Returns what is known about the texts of a table, from arguments."""
+    words: tuple[str, ...] = NULL_VALUES if null_values is None else _words(null_values)
+    if day_first is not None:
+        check.flag("day_first", day_first)
+    return texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
+
+
+def _words(null_values: Any) -> tuple[str, ...]:
     remedy = "pass a list of words, or None for those of pandas and readr"
     check.instance("null_values", null_values, list | tuple, "None or a list of words", remedy)
     for word in null_values:
@@ -220,15 +226,13 @@ def learned(
 ) -> tuple[Columns, list[FloatArray], list[str]]:
     """Returns `columns` and the features of one table, and faults of what was read; messages use its
     `name`."""
-    chosen, words = set(_names(categorical)), words_of(null_values)
-    if day_first is not None:
-        check.flag("day_first", day_first)
+    chosen, hints = set(_names(categorical)), hints_of(table, null_values, day_first)
+    words = hints.null_values
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
     known = f"column names of {name}: {shown(names)}"
     check.require(not unknown, "categorical", known, shown(unknown), "correct these names")
     check.require(n_rows > 0, name, "at least one row", "none", "pass rows to learn from")
-    hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
     place = place_of(table)
     faults = Faults(name, "columns that can be learned", "correct these columns, or drop them")
 

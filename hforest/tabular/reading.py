@@ -9,7 +9,6 @@ import csv
 import gzip
 import io
 import os
-import subprocess
 import sys
 import zlib
 from collections import Counter
@@ -95,6 +94,8 @@ def _converted(path: str) -> bytes:
     """Returns a Parquet file in Arrow's format. A process of its own reads it: on some damaged files polars
     aborts its process.
     """
+    import subprocess  # which takes longer to import than hforest
+
     done = subprocess.run([sys.executable, "-c", _CONVERT, os.path.abspath(path)], capture_output=True)
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Table, Task
 from ..core.real import as_given
 from . import texts
-from .columns import coded, place_of, text_array, unread, words_of
-from .tables import MISSING, NUMBERS, TIMES, WORDS, File, group_of, opened
+from .columns import coded, hints_of, place_of, text_array, unread
+from .tables import MISSING, NUMBERS, TIMES, WORDS, group_of, opened
 
 FEW = 20
 """Number of classes up to which each may have a single row."""
@@ -195,11 +195,10 @@ def target(
     check.choice("column", column, names)
     check.choice("task", task, (None, *supervised.TASKS))
     values, place = readers[names.index(column)](), place_of(table)
-    words, where = words_of(null_values), f"column {column!r}"
+    hints, where = hints_of(table, null_values, day_first), f"column {column!r}"
     typed = values
     faults: tuple[str, ...] = ()
     if values.kind == "text":
-        hints = texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
         typed, form, rows, faults, _ = texts.typed(values, hints)
         if task != "classification":
             faults = (*unread(form, rows, values, typed, place), *(f for f in faults if "looks like" in f))
@@ -222,7 +221,7 @@ def target(
         if task == "regression" or not whole or len(distinct) > FEW:
             check.finite(where, y, remedy="correct these values")
             return Target(known, y, "regression")
-    levels, codes = coded(values, words)
+    levels, codes = coded(values, hints.null_values)
     rows = np.flatnonzero(codes >= 0)
     if task == "regression":
         raise TypeError(
