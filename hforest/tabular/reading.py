@@ -87,7 +87,10 @@ def _polars(path: str, what: str, function: Any) -> Any:
         ) from None
 
 
-_CONVERT = "import sys, polars; polars.read_parquet(sys.argv[1]).write_ipc(sys.stdout.buffer)"
+_CONVERT = """import sys
+sys.path.insert(0, sys.argv[2])
+import polars
+polars.read_parquet(sys.argv[1]).write_ipc(sys.stdout.buffer)"""
 
 
 def _converted(path: str) -> bytes:
@@ -96,7 +99,16 @@ def _converted(path: str) -> bytes:
     """
     import subprocess  # which takes longer to import than hforest
 
-    done = subprocess.run([sys.executable, "-c", _CONVERT, os.path.abspath(path)], capture_output=True)
+    package = os.path.dirname(os.path.dirname(polars(path).__file__))
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        _CONVERT,
+        os.path.abspath(path),
+        package,
+    ]  # -P: no module of the folder
+    done = subprocess.run(command, capture_output=True)
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         text = lines[-1] if done.returncode > 0 and lines else "polars ended its process"
