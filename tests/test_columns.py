@@ -612,3 +612,15 @@ def test_a_forest_is_grown_on_the_numbers_of_a_table():
     forest = hforest.grow(samples, y[:300], 30, rng=0)
     assert (tree.predict(forest, x[300:]).argmax(axis=1) == y[300:]).mean() > 0.95
     assert hforest.tabular.describe(columns).splitlines()[1].split()[:3] == ["colour", "text", "4:"]
+
+
+def test_columns_without_a_value_are_missing():
+    nothing = {"number": np.full(3, np.nan), "time": np.full(3, "NaT", "M8[s]"), "object": [None] * 3}
+    found = tabular.columns({**nothing, "b": np.arange(3.0)})
+    assert found.kinds.tolist() == ["missing"] * 3 + ["number"]
+    assert found.source.tolist() == [3]
+    with pytest.raises(TypeError, match=r"^column 'a': expected .* got dtype complex128; convert"):
+        tabular.target({"a": np.zeros(3, complex)}, "a")
+    classes, _ = tabular.labels(np.array([1, 0, 1], ">i8"))
+    assert classes.dtype == np.int64
+    assert classes.dtype.isnative

@@ -138,7 +138,7 @@ def _learned(
     `categorical`: dtypes decide; `chosen`: the column is categorical.
     """
     share, kind = np.count_nonzero(values.absent) / max(1, len(values.absent)), values.kind
-    if kind == MISSING:
+    if kind == MISSING or share == 1:
         return _Column(MISSING, share), []
     if chosen and kind in TIMES:
         raise ColumnError("categories", WORDS[kind], "leave it out of categorical", TypeError)

@@ -11,7 +11,7 @@ from ..core.aliases import ArrayLike, IntArray, Table, Task
 from ..core.real import as_given
 from . import texts
 from .columns import coded, hints_of, place_of, text_array, unread
-from .tables import MISSING, NUMBERS, TIMES, WORDS, group_of, opened
+from .tables import MISSING, NUMBERS, TIMES, WORDS, ColumnError, group_of, opened
 
 FEW = 20
 """Number of classes up to which each may have a single row."""
@@ -56,6 +56,8 @@ def labels_of(name: str, y: ArrayLike) -> tuple[np.ndarray, IntArray]:
         a = np.array(a.tolist(), np.dtypes.StringDType())
     if a.dtype.kind == "f":
         check.finite(name, a, remedy="drop such samples")
+    if a.dtype.kind in "iuf":
+        a = a.astype(a.dtype.newbyteorder("="), copy=False)
     classes, places = np.unique(a, return_inverse=True)
     if len(classes) > max(FEW, len(a) // 2):
         raise ValueError(
@@ -194,8 +196,11 @@ def target(
     names, readers, _ = opened("table", table)
     check.choice("column", column, names)
     check.choice("task", task, (None, *supervised.TASKS))
-    values, place = readers[names.index(column)](), place_of(table)
     hints, where = hints_of(table, null_values, day_first), f"column {column!r}"
+    try:
+        values, place = readers[names.index(column)](), place_of(table)
+    except ColumnError as fault:
+        raise fault.error(f"{where}: {fault}") from None
     typed = values
     faults: tuple[str, ...] = ()
     if values.kind == "text":

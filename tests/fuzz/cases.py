@@ -66,6 +66,7 @@ def layout(s: Setting) -> Case:
 
     def plain(given: dict[str, Any]) -> dict[str, Any]:
         keeps = s.target.name in KEEP_DTYPE or name in in_place(s.target)
+        keeps = keeps or (s.target.package, name) == ("tabular", "y")  # classes come back as they were spelt
         return replaced(given, path, layouts.plain(at(given, path), None if keeps else a.dtype))
 
     # Repeated rows of labels lack classes; masks are refused.
@@ -205,15 +206,16 @@ def _loads(target: Target) -> bool:
 
 
 def _interrupted(target: Target) -> bool:
-    return bool(target.package) and hasattr(signals.signal, "setitimer") and stories.possible(target)
-
-
-def _forked(target: Target) -> bool:
-    # Text is read by polars, whose threads a forked child does not have.
+    # Text is read by polars, which loses exceptions of handlers, and whose threads a forked child does not have.
     by_polars = target.name.startswith("tabular.") and target.name.partition(".")[2] in (
         "columns", "differences", "numbers", "read", "target",
     )  # fmt: skip
-    return _interrupted(target) and hasattr(os, "fork") and not SANITIZED and not by_polars
+    timer = hasattr(signals.signal, "setitimer")
+    return bool(target.package) and timer and stories.possible(target) and not by_polars
+
+
+def _forked(target: Target) -> bool:
+    return _interrupted(target) and hasattr(os, "fork") and not SANITIZED
 
 
 _CALLS = TARGETS | stories.CALLS

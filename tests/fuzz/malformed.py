@@ -21,7 +21,7 @@ def _edited_numbers(s: Setting, a: np.ndarray) -> Any:
     flat = b.reshape(-1)
     i, j = (s.integer(0, max(0, b.size - 1)) for _ in range(2))
     how = s.choice(("element", "step", "swap", "shorter", "longer", "constant", "dtype", "axis", "reversed"))
-    is_text = b.dtype.kind == "U"
+    is_text = b.dtype.kind in "UT"
     with np.errstate(all="ignore"):
         if how in ("element", "step", "swap") and not b.size:
             return b
@@ -32,7 +32,7 @@ def _edited_numbers(s: Setting, a: np.ndarray) -> Any:
         elif how == "step":
             flat[i] += np.array(s.choice((1, -1))).astype(b.dtype)
         elif how == "swap":
-            flat[i], flat[j] = flat[j].copy(), flat[i].copy()
+            flat[[i, j]] = flat[[j, i]]
         elif how == "shorter" and b.ndim:
             b = b[: len(b) - 1].copy()
         elif how == "longer" and b.ndim:
