@@ -15,6 +15,7 @@ from test_tables import SMALL, lines
 
 from hforest import tabular
 from hforest.__main__ import main
+from hforest.core import roc
 from hforest.tabular import errors, pictures, reading, tables, texts
 
 
@@ -657,7 +658,7 @@ def test_measures_of_two_classes_by_hand():
     loss = -np.log([0.9, 0.4, 0.8, 0.7]).mean()
     assert second == f"log loss {loss:.4f}, AUC 1.0000; the constant no is wrong in 50.00 %"
     assert [line.split() for line in third.splitlines()[2:]] == [["no", "2", "0"], ["yes", "1", "1"]]
-    tied = errors.auc(np.array([0.5, 0.5, 0.1, 0.9]), np.array([True, False, False, True]))
+    tied = roc.auc(np.array([0.5, 0.5, 0.1, 0.9]), np.array([True, False, False, True]))
     assert tied == 0.875
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, roc, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Missing
 from .problem import float_numbers
 
@@ -156,18 +156,8 @@ def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error"
 # ------------------------------------------------------------------------------------------- the ROC
 
 
-def roc(score: FloatArray, y: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Returns false and true positive rates from (0, 0) to (1, 1), a point for each distinct score."""
-    order = np.argsort(-score, kind="stable")
-    last = np.flatnonzero(np.concatenate([np.diff(score[order]) != 0, [True]]))
-    hits = np.concatenate([[0], np.cumsum(y[order])[last]])
-    false = np.concatenate([[0], last + 1]) - hits
-    return false / false[-1], hits / hits[-1]
-
-
 def auc_of(p: FloatArray, y: IntArray) -> float:
-    false, true = roc(p[:, 1], y)
-    return float((np.diff(false) * (true[1:] + true[:-1])).sum() / 2)
+    return roc.auc(p[:, 1], y)
 
 
 def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
@@ -202,7 +192,7 @@ def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
 
 
 def sensitivity_of(p: FloatArray, y: IntArray, specificity: float = 0.98) -> float:
-    false, true = roc(p[:, 1], y)
+    false, true = roc.rates(p[:, 1], y)
     # A specificity of 0.9 of ten rows lets one pass, whatever 1 - 0.9 is rounded to.
     return float(true[false <= 1 - specificity + 1e-12][-1])
 
@@ -242,7 +232,7 @@ def sensitivity(
 
 
 def partial_auc_of(p: FloatArray, y: IntArray, specificity: float = 0.9) -> float:
-    false, true = roc(p[:, 1], y)
+    false, true = roc.rates(p[:, 1], y)
     most = 1 - specificity
     at = int(np.searchsorted(false, most, side="right"))
     if at < len(false):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import roc
 from .columns import coded
 from .tables import MISSING, opened, spelling
 from .texts import Hints, typed
@@ -26,14 +27,6 @@ def normal(values: np.ndarray) -> tuple[float, float]:
     """Returns the 95 % interval of the mean of values, by the normal distribution."""
     half = Z * values.std() / np.sqrt(len(values))
     return float(values.mean() - half), float(values.mean() + half)
-
-
-def auc(score: np.ndarray, positive: np.ndarray) -> float:
-    """Returns the probability that a positive row has a higher score than another one, ties counted half."""
-    _, places, counts = np.unique(score, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - 0.5 * (counts - 1))[places.reshape(-1)]
-    n = int(positive.sum())
-    return float((rank[positive].sum() - n * (n + 1) / 2) / (n * (len(score) - n)))
 
 
 def shares(y: np.ndarray, classes: np.ndarray | None) -> str:
@@ -78,7 +71,7 @@ def _of_classes(p: np.ndarray, y: np.ndarray, classes: np.ndarray, y_train: np.n
     best = int(np.argmax([(y_train == label).sum() for label in classes]))
     text = f"log loss {float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean()):.4f}"
     if len(classes) == 2 and 0 < int(y.sum()) < len(y):
-        text += f", AUC {auc(p[:, 1], y == 1):.4f}"
+        text += f", AUC {roc.auc(p[:, 1], y):.4f}"
     yield f"{text}; the constant {classes[best]} is wrong in {100 * float((y != best).mean()):.2f} %"
     if len(classes) > 12:
         return
