@@ -233,15 +233,15 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     for place, a in arrays.items():
         if place[7:-2] in ("kernel", "thresholds", "weights", "mixing"):
             check.finite(place, a, remedy="train again with a lower lr")
-    with np.errstate(over="ignore", invalid="ignore"):  # scores of a network that diverges
-        return _predict(config, state, "x", x)
+    return _predict(config, state, "x", x)
 
 
 def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArray:
     # `predict` on rows that are checked and converted.
     t, f, w = _forest(state)
     scores = array_module(x).empty((len(x), n_outputs(state)), w.dtype)
-    with check.items_of("state", state):
+    # The scores of a network that diverges may overflow.
+    with check.items_of("state", state), np.errstate(over="ignore", invalid="ignore"):
         if config.optimizer == "adam":
             last = state["step"]
             hinge.adam_sync(t, w, _adam_state(state), last, model.learning_rate(config, last))
