@@ -7,10 +7,11 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
+from ..core.supervised import MAX_CATEGORY
 from .tables import LEVELS, MISSING, NUMBERS, TIMES, WORDS, shown
 
-MAX_LEVELS = 2**16
-"""Forests take categories 0 to 65535."""
+MAX_LEVELS = MAX_CATEGORY + 1
+"""Maximum number of categories of a column."""
 KINDS = (*NUMBERS, *TIMES, *LEVELS, MISSING)
 
 _DAY, _EPOCH = np.timedelta64(1, "D"), np.datetime64(0, "us")

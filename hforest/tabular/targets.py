@@ -24,6 +24,7 @@ def labels(y: ArrayLike) -> tuple[np.ndarray, IntArray]:
     ----------
     y : (n_samples,) array_like
         Labels. The items of a list keep their Python types.
+
     Returns
     -------
     classes : (n_classes,) array
@@ -62,8 +63,7 @@ def labels_of(name: str, y: ArrayLike) -> tuple[np.ndarray, IntArray]:
     if len(classes) > max(FEW, len(a) // 2):
         raise ValueError(
             f"{name}: expected classes of several rows each, got {len(classes)} classes in {len(a)} rows; "
-            "pass "
-            'task="regression" for numbers, or merge classes'
+            'pass task="regression" for numbers, or merge classes'
         )
     return classes, places.reshape(-1)
 
@@ -210,8 +210,7 @@ def target(
     if faults and task != "classification":
         raise ValueError(
             f"{where}: expected numbers, or labels of several rows each, got values of which {faults[0]}; "
-            "correct "
-            'them, name them in null_values, or pass task="classification"'
+            'correct them, name them in null_values, or pass task="classification"'
         )
     if typed.kind in TIMES or (values.kind != "text" and values.kind in ("time", "duration")):
         raise TypeError(
