@@ -547,8 +547,8 @@ __device__ static inline void pick_split(
         if (o.kind != PLAIN) finish_split(level, pending, candidates, c, column, o, split, a, 0, 0);
         return;
     }
-    const size last = pending.begin[a] * slots + best % slots * n + n_left - 1, low_bits = candidates.weight_bits +
-        candidates.label_bits;
+    const size last = pending.begin[a] * slots + best % slots * n + n_left - 1;
+    const size low_bits = candidates.weight_bits + candidates.label_bits;
     uint64_t below = candidates.sorted ? candidates.sorted[last] : candidates.key[candidates.order[last]];
     uint64_t above = candidates.sorted ? candidates.sorted[last + 1] : candidates.key[candidates.order[last + 1]];
     split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);

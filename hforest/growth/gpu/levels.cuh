@@ -178,8 +178,8 @@ __device__ static inline void sides_of(
     __syncthreads();
     int mine = 0;
     for (size i = from + t; i < to; i += BLOCK) {
-        const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a], n = pending.begin[a +
-            1] - begin;
+        const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a];
+        const size n = pending.begin[a + 1] - begin;
         if (slots > 0) {
             bool right = false;
             if (split.n_left[a] >= 0) {

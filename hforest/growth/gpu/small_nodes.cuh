@@ -106,8 +106,8 @@ sort_keys(const Pending &pending, const unsigned long long *key, size slots, siz
     for (int round = 0; round < most; ++round) {
         const size width = (size)1 << round;
         for (size i = threadIdx.x; i < pending.n_samples; i += BLOCK) {
-            const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a], n = pending.begin[a +
-                1] - begin;
+            const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a];
+            const size n = pending.begin[a + 1] - begin;
             const int left = doublings(n) - round;
             if (left <= 0) continue;
             const size run = (i - begin) >> round, low = (run ^ 1) * width, high = low + width < n ? low + width : n;
@@ -143,16 +143,15 @@ template <typename T> __device__ static inline T *at(T *array, size i) { return 
 struct SmallNode {
     size first, count;                   // the samples of the small node: first, .., first + count - 1 of its level
     size place;                          // its place in arrays of 2 n_samples elements
-    // the number of its first candidate in arrays of (n_samples / 2) slots elements
-    size candidate;
+    size candidate;                      // its first candidate in arrays of (n_samples / 2) slots elements
     Level level;                         // the current level; OUT of move_level
     Children after;                      // the next level; OUT of move_level
-    Pending pending;                           // the pending nodes of the current level; OUT of settle_level
+    Pending pending;                     // the pending nodes of the current level; OUT of settle_level
     Orders orders;
     Candidates candidates;
     Split split;
     Entries entries;
-    NodeEntries node_entries;                           // of nodes of the current level; OUT of move_level
+    NodeEntries node_entries;            // entries of the nodes of the current level; OUT of move_level
 
     // Makes `number` the number of the level: samples move from one of two arrays to the other.
     __device__ void start_level(const Workspace &r, size number) {

@@ -122,8 +122,8 @@ __device__ static inline void scan_candidate(
     const Candidates &candidates, size most, size candidate, size *sums
 ) {
     const size slots = candidates.slots, a = candidate / slots, v = pending.node[a], n = level.count[v];
-    const Run run = {.candidate = candidate, .v = v, .from = 0, .to = n, .start = pending.begin[a] * slots +
-        candidate % slots * n};
+    const size start = pending.begin[a] * slots + candidate % slots * n;
+    const Run run = {.candidate = candidate, .v = v, .from = 0, .to = n, .start = start};
     if (n > most) return;
     for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
     double best;
