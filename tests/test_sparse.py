@@ -311,8 +311,8 @@ def test_rows_that_are_refused():
     message = r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\), got \(4, 3\)"
     with pytest.raises(ValueError, match=message):
         tree.predict(forest, scipy.sparse.csr_array((4, 3)))
-    with pytest.raises(ValueError, match=r"x\.data: expected finite numbers, got nan .*impute or drop"):
-        tree.predict(forest, matrix(data=np.array([1.0, np.nan, 3, 4])))
+    with pytest.raises(ValueError, match=r"x\.data: expected finite numbers, or NaN .*, got inf .*drop"):
+        tree.predict(forest, matrix(data=np.array([1.0, np.inf, 3, 4])))
     with pytest.raises(TypeError, match="in CSR or CSC format, got LIL"):
         tree.apply(forest, matrix().tolil())
     y = np.zeros((3, 2))

@@ -82,11 +82,17 @@ def matrix(
 
     `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is for NaN and infinity.
     """
+    return matrix_or_missing(name, a, dtype, missing, remedy, axes)[0]
+
+
+def matrix_or_missing(
+    name: str, a: ArrayLike, dtype: np.dtype | None, missing: bool, remedy: str, axes: tuple[str, str] = _AXES
+) -> tuple[FloatArray, bool]:
+    """Returns what `matrix` returns, and whether some numbers are missing."""
     numbers = real(name, a)
     rows_of(name, numbers, axes)
     converted = converted_numbers(numbers, float_dtype(numbers) if dtype is None else dtype)
-    check_finite(name, converted, numbers, missing, remedy)
-    return converted
+    return converted, check_finite(name, converted, numbers, missing, remedy)
 
 
 def one_sample(
@@ -130,10 +136,7 @@ def samples(name: str, x: ArrayLike) -> FloatArray:
 
 def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
     """Returns samples as `samples`, with NaN for missing values, and whether there are any."""
-    numbers = real(name, x)
-    rows_of(name, numbers, _AXES)
-    converted = converted_numbers(numbers, float_dtype(numbers))
-    has_missing = check_finite(name, converted, numbers, True)
+    converted, has_missing = matrix_or_missing(name, x, None, True, check.DROP)
     check_sizes(name, converted.shape)
     return converted, has_missing
 
