@@ -461,7 +461,7 @@ def criterion(value: str | None, task: Task, default: str = "gini") -> int:
     if value is None:
         value = default if task == "classification" else "squared_error"
     numbers = scores.numbers(task)
-    return numbers[check.choice("criterion", value, tuple(numbers))]
+    return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 
 
 class Limits(NamedTuple):
@@ -493,16 +493,16 @@ def limits(
 
 
 def max_features(value: Any, n_features: int, task: Task | None = None) -> int:
-    """Returns the number of features sampled at a node: "sqrt" is rounded down, None is all.
+    """Returns the number of features sampled at a node: "sqrt" and "log2" are rounded down, None is all.
 
     With a task "auto" is allowed: "sqrt", but all in a regression.
     """
     value = check.scalar(value)
     if isinstance(value, str):
-        check.choice("max_features", value, ("sqrt",) if task is None else ("auto", "sqrt"))
-        if value == "sqrt" or task != "regression":
-            return max(1, int(n_features**0.5))
-        value = None
+        words = {"sqrt": int(n_features**0.5), "log2": n_features.bit_length() - 1}
+        if task is not None:
+            words["auto"] = n_features if task == "regression" else words["sqrt"]
+        return max(1, words[check.choice("max_features", value, tuple(words))])
     if value is None:
         return n_features
     if isinstance(value, float | np.floating):
