@@ -152,9 +152,9 @@ def check_limits(settings: TreeSettings, n_samples: int | None = None) -> superv
     """
     given: dict[str, Any] = dict(settings)
     limits = {name: given[name] for name in Limits.__annotations__}
-    for name, least in (("min_samples_split", 2), ("min_samples_leaf", 1)) if n_samples is not None else ():
+    for name, least in (("min_samples_split", 2), ("min_samples_leaf", 1)):
         value = check.scalar(limits[name])
-        if isinstance(value, float | np.floating):
+        if n_samples is not None and isinstance(value, float | np.floating):
             share = check.number(name, value, 0.0, 1.0, open_low=True)
             limits[name] = max(least, math.ceil(share * n_samples))
     return supervised.limits(**limits)
