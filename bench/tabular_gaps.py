@@ -129,11 +129,10 @@ def _by_forests(data: Table, seed: int, **settings: Any) -> float:
             if rows.sum() >= 5 and z.shape[1] > 1:
                 others = z[rows]
                 others[:, j] = 0
-                grown = grow(
+                forests[j] = grow(
                     others, z[rows, j], 20, task="regression", min_samples_leaf=5, rng=0,
                     max_features=max(1, (z.shape[1] - 1) // 3),
                 )  # fmt: skip
-                forests[j] = encoding.knowing(grown)
         return fit_numbers(z, seed)
 
     def filled(model: Any, z: np.ndarray) -> np.ndarray:

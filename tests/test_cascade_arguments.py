@@ -262,7 +262,7 @@ def test_bad_resume_and_bad_predictions():
     for given, rows, error, message in (
         (grown, x[:, :3].copy(), ValueError, "n_features"),
         (grown, x[0], ValueError, r"x: expected shape .*; pass \[x\] for one sample"),
-        (grown, np.full((2, 5), np.nan), ValueError, "x: expected finite"),
+        (grown, np.full((2, 5), np.inf), ValueError, "x: expected finite"),
         (broken, x, IndexError, "expected nodes that lead to leaves"),
         (grown._replace(levels=()), x, ValueError, "expected a number for each of 0 levels"),
         (grown, (x, x), ValueError, "n_features"),

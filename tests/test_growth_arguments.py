@@ -454,7 +454,7 @@ def test_bad_input(kind, change, error, message):
     [
         ({"max_features": 7}, ValueError, "^max_features: expected 1 to 6"),
         ({"max_features": True}, TypeError, "^max_features: expected an int"),
-        ({"max_features": "log2"}, ValueError, "^max_features: expected one of 'auto', 'sqrt'"),
+        ({"max_features": "log3"}, ValueError, "^max_features: expected one of 'sqrt', 'log2', 'auto'"),
         ({"max_features": 1.5}, ValueError, "^max_features: expected a finite number"),
         ({"n_projections": 2}, TypeError, "^n_projections: expected None without projections, got 2; pass"),
         ({"projections": "axis"}, TypeError, r"^projections: expected hforest\.project\.Distribution, got str"),
@@ -492,3 +492,23 @@ def test_targets_beyond_float32_are_refused():
     with pytest.raises(ValueError, match=r"y: expected numbers from -3.40282e\+38 to 3.40282e\+38"):
         make(x, y, n_classes=None)
     assert make(x.astype(np.float64), y, n_classes=None).value.max() > 1e38
+
+
+@pytest.mark.parametrize("n", [30, 41])
+def test_settings_of_scikit_learn_are_other_names(n):
+    x, y = blobs(n, 9)
+    for theirs, ours in (
+        ({"criterion": "log_loss"}, {"criterion": "entropy"}),
+        ({"max_features": "log2"}, {"max_features": 3}),
+        ({"min_samples_leaf": 0.1}, {"min_samples_leaf": 3 if n == 30 else 5}),
+        ({"min_samples_leaf": 1e-9}, {"min_samples_leaf": 1}),
+        ({"min_samples_split": 0.5}, {"min_samples_split": 15 if n == 30 else 21}),
+        ({"min_samples_split": np.float32(1e-9)}, {"min_samples_split": 2}),
+        ({"min_samples_split": 1.0}, {"min_samples_split": n}),
+    ):
+        a, b = (hforest.grow(x, y, 3, rng=0, **settings) for settings in (theirs, ours))
+        assert_same_bits(a, b)
+    for name in ("min_samples_leaf", "min_samples_split"):
+        for value in (0.0, 1.5, np.nan):
+            with pytest.raises(ValueError, match=f"^{name}: expected a finite number > 0 and <= 1, got"):
+                hforest.grow(x, y, 3, **{name: value})

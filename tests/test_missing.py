@@ -124,7 +124,7 @@ def test_trees_equal_the_reference(
 
     got, want = on_backend(name, grown, x, y, **settings)
     assert_same(got, want)
-    assert (got.default_left.size > 0) == (bool(np.isnan(x).any()) or len(columns) > 0)
+    assert got.default_left.shape == got.feature.shape
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -241,6 +241,46 @@ def test_a_node_without_missing_values_sends_them_to_the_side_of_more_samples():
         forest = hforest.grow(x, y, 1, bootstrap=False, max_features=None, rng=0)
         assert forest.feature[0] == 0
         assert forest.default_left[0] == 3 * bit
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("n", [30, 700])
+def test_forests_grown_without_missing_values_send_them_to_the_side_of_more_samples(name, projected, n):
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(n, 4)).astype(np.float32)
+    y = rng.integers(0, 3, n)
+    settings = {"projections": hforest.project.sparse_distribution(4)} if projected else {}
+
+    def grown(x, y):
+        return hforest.grow(x, y, 3, bootstrap=False, rng=0, **settings)
+
+    got, want = on_backend(name, grown, x, y)
+    assert_same(got, want)
+    size = np.zeros(len(got.feature), int)
+    for row in x:
+        for m, start in enumerate(got.tree_start[:-1]):
+            size[start + tree.path(got, row, m)] += 1
+    start = np.repeat(got.tree_start[:-1], np.diff(got.tree_start))
+    split = np.flatnonzero(got.feature != -1)
+    left = start[split] + got.left[split]
+    np.testing.assert_array_equal(got.default_left[split], 3 * (size[left] >= size[left + 1]))
+    assert not got.default_left[got.feature == -1].any()
+    # Every function of every backend follows them, and rows with numbers alone are as before.
+    gaps = np.where(rng.random(x.shape) < 0.3, np.float32(np.nan), x)
+    leaf = np.array([[tree.path(got, row, m)[-1] for m in range(3)] for row in gaps])
+    assert (leaf != tree.apply(got, x)).any()
+    for rows in (gaps, gaps[:1]):
+        np.testing.assert_array_equal(tree.apply(got, rows), leaf[: len(rows)])
+        np.testing.assert_array_equal(tree.apply(tree.prepare(got), rows), leaf[: len(rows)])
+    with entered(name) as backend:
+        forest = tree.Forest(*map(backend.array, got))
+        np.testing.assert_array_equal(backend.numpy(tree.apply(forest, backend.array(gaps))), leaf)
+        refusing = forest._replace(default_left=backend.array(np.zeros(0, np.uint8)))
+        np.testing.assert_array_equal(
+            *(backend.numpy(tree.apply(f, backend.array(x))) for f in (forest, refusing))
+        )
+    assert "missing" not in tree.to_text(got)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -416,8 +456,8 @@ def test_few_levels_of_many_columns_are_walked_node_by_node(name, dtype, n_trees
 
 
 def test_without_unchecked_samples_a_forest_that_knows_no_missing_values_refuses_them():
-    forest = hforest.grow(np.eye(4), [0, 1, 2, 3], 2, rng=0)
-    message = "x: expected finite numbers, got nan .*grow the forest on samples with missing"
+    forest = hforest.grow(np.eye(4), [0, 1, 2, 3], 2, rng=0)._replace(default_left=np.zeros(0, np.uint8))
+    message = "x: expected finite numbers, got nan .*grow the forest anew"
     with pytest.raises(ValueError, match=message):
         tree.predict(forest, np.full((1, 4), np.nan))
     with hforest.unchecked():
@@ -445,7 +485,7 @@ def test_files_keep_them_and_older_files_load(tmp_path):
     for name in ("default_left", "category_indptr", "category_bits"):
         arrays.pop(name, None)
     np.savez(tmp_path / "old.npz", **(arrays | {"forest_format": np.array(1)}))
-    assert_same_bits(tree.load(tmp_path / "old.npz"), plain)
+    assert_same_bits(tree.load(tmp_path / "old.npz"), plain._replace(default_left=np.zeros(0, np.uint8)))
 
 
 @pytest.mark.parametrize(

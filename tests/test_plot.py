@@ -203,7 +203,8 @@ def test_missing_values_and_categories_are_written():
     largest = np.finfo(np.float32).max
     assert node() == "size <= 0.5"
     assert node(default_left=np.array([1], np.uint8)) == "size <= 0.5\nmissing: yes"
-    assert node(default_left=np.array([0], np.uint8)) == "size <= 0.5\nmissing: no"
+    assert node(default_left=np.array([2], np.uint8)) == "size <= 0.5\nmissing: no"
+    assert node(default_left=np.array([3], np.uint8)) == "size <= 0.5"
     assert node(default_left=np.array([0], np.uint8), threshold=largest) == "size is not missing"
     bits = np.array([0b1001, 1], np.uint32)
     sets = {"category_indptr": np.array([0, 2]), "category_bits": bits, "threshold": 0}

@@ -311,8 +311,8 @@ def test_rows_that_are_refused():
     message = r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\), got \(4, 3\)"
     with pytest.raises(ValueError, match=message):
         tree.predict(forest, scipy.sparse.csr_array((4, 3)))
-    with pytest.raises(ValueError, match=r"x\.data: expected finite numbers, got nan .*impute or drop"):
-        tree.predict(forest, matrix(data=np.array([1.0, np.nan, 3, 4])))
+    with pytest.raises(ValueError, match=r"x\.data: expected finite numbers, or NaN .*, got inf .*drop"):
+        tree.predict(forest, matrix(data=np.array([1.0, np.inf, 3, 4])))
     with pytest.raises(TypeError, match="in CSR or CSC format, got LIL"):
         tree.apply(forest, matrix().tolil())
     y = np.zeros((3, 2))
@@ -370,3 +370,22 @@ def unaligned(a):
     given = np.frombuffer(b"." + a.tobytes(), np.uint8)[1:].view(a.dtype)
     assert not given.flags.aligned
     return given
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_estimators_sum_entries_that_are_stored_twice(by_columns):
+    estimators = pytest.importorskip("hforest.sklearn")
+    rng = np.random.default_rng(0)
+    place, data = rng.integers(0, 8, (60, 5)), rng.normal(size=300)
+    x = scipy.sparse.csr_array((data, place.ravel(), np.arange(0, 301, 5)), shape=(60, 8))
+    if by_columns:
+        entry = np.lexsort((np.repeat(np.arange(60), 5), place.ravel()))
+        starts = np.searchsorted(place.ravel()[entry], np.arange(9))
+        x = scipy.sparse.csc_array((data[entry], entry // 5, starts), shape=(60, 8))
+    y = (data[::5] > 0).astype(int)
+    before = x.data.copy()
+    model = estimators.RandomForestClassifier(5, random_state=0).fit(x, y)
+    dense = estimators.RandomForestClassifier(5, random_state=0).fit(x.toarray(), y)
+    np.testing.assert_array_equal(model.predict_proba(x), dense.predict_proba(x.toarray()))
+    np.testing.assert_array_equal(x.data, before)

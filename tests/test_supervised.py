@@ -571,7 +571,7 @@ GOOD = {"max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_impu
         ),
         *(
             (lambda value: supervised.max_features(value, 10), value, error, "max_features: expected")
-            for error, values in ((ValueError, ("log2", 0, 11, 0.0, 1.5, np.nan)), (TypeError, (True, [3])))
+            for error, values in ((ValueError, ("log3", 0, 11, 0.0, 1.5, np.nan)), (TypeError, (True, [3])))
             for value in values
         ),
         *(

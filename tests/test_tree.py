@@ -347,18 +347,18 @@ def test_bad_x(x, error, message):
 )
 def test_the_remedy_against_nan_is_that_of_the_forest(given, monkeypatch):
     x = given(np.array([[0.0, np.nan], [1.0, 2.0]]))
-    message = "x: expected finite .* index .0, 1.; impute or drop such samples, or grow the forest on samples with missing"
+    message = "x: expected finite .* index .0, 1.; impute or drop such samples, or grow the forest anew"
     for large in (False, True):
         if large:  # converted in blocks
             monkeypatch.setattr(blocks, "CONVERTED", 2)
         for function in (tree.apply, tree.predict, tree.vote_shares):
             with pytest.raises(ValueError, match=message):
                 function(STUMP, x)
-    with pytest.raises(ValueError, match="other: .* or grow the forest on samples with missing"):
+    with pytest.raises(ValueError, match="other: .* or grow the forest anew"):
         tree.proximity(STUMP, X, x)
     with pytest.raises(ValueError, match=message):
         tree.to_dict(STUMP, x)
-    with pytest.raises(ValueError, match="x: .* or grow the forest on samples with missing"):
+    with pytest.raises(ValueError, match="x: .* or grow the forest anew"):
         tree.path(STUMP, x[0])
 
 

@@ -280,7 +280,7 @@ NO_FOREST = "forest: expected a hforest.tree.Forest"
         (tree.proximity, {"min_share": 1.5}, ValueError, "min_share: expected a finite number"),
         (tree.proximity, {"max_neighbors": 0}, ValueError, "max_neighbors: expected at least 1"),
         (tree.proximity, {"other": X[:, :2]}, ValueError, "other: expected shape (n_others, n_features) = (n_others, 4)"),
-        (tree.proximity, {"other": X * np.nan}, ValueError, "other: expected finite"),
+        (tree.proximity, {"other": X * np.inf}, ValueError, "other: expected finite"),
         (tree.prediction_intervals, {"errors": TWO[:, 0]}, ValueError, "errors: expected shape (n_train, n_outputs) = (n_train, 2)"),
         (tree.prediction_intervals, {"errors": TWO[:0]}, ValueError, "errors: expected at least one row without NaN, got none"),
         (tree.prediction_intervals, {"errors": TWO * np.nan}, ValueError, "errors: expected at least one row without NaN, got none"),

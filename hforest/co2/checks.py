@@ -18,7 +18,7 @@ LEAST_WEIGHT = 1e-60
 LOSSES = ("log", "squared")
 DEFAULT = "n**0.6"
 """Default number of features sampled at a node."""
-WORDS = (DEFAULT, "sqrt")
+WORDS = (DEFAULT, "sqrt", "log2")
 
 
 class Samples(NamedTuple):

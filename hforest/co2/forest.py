@@ -60,7 +60,7 @@ def grow(
         Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and maximum number of rounds of a
         stump, as in `fit_stump`. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
         eta of 0.003 to 0.03 (`search`).
-    max_features : "n**0.6", "sqrt", int, float or None
+    max_features : "n**0.6", "sqrt", "log2", int, float or None
         Number of features sampled at a node, q in Norouzi et al. 2015: ``n_features**0.6``, rounded; the
         square root; a number; a fraction of all; or all. The stump starts from the best univariate split on
         one of them.
@@ -127,9 +127,9 @@ def grow(
     if splitter == "oc1":
         check.on_cpu(x=x, y=y, sample_weight=sample_weight)
     rounds = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
-    limits = check_limits(settings)
     n_trees, first_tree = check.tree_range(n_trees, settings["first_tree"])
     source = growth.samples(x)
+    limits = check_limits(settings, len(source))
     check_windows(source, task)
     x = source.matrix() if source.are_windows else check_dense(source)
     numbers: Any = x.x if isinstance(x, PlacedWindows) else x

@@ -40,11 +40,11 @@ else:
 
 # Words that several functions take.
 Task = Literal["classification", "regression"]
-Criterion = Literal["gini", "entropy", "squared_error"]
+Criterion = Literal["gini", "entropy", "log_loss", "squared_error"]
 Splitter = Literal["best", "random"]
-MaxFeatures = int | float | Literal["sqrt"] | None
-AutoFeatures = int | float | Literal["auto", "sqrt"] | None
-CO2Features = int | float | Literal["n**0.6", "sqrt"] | None
+MaxFeatures = int | float | Literal["sqrt", "log2"] | None
+AutoFeatures = int | float | Literal["auto", "sqrt", "log2"] | None
+CO2Features = int | float | Literal["n**0.6", "sqrt", "log2"] | None
 ClassWeight: TypeAlias = Mapping[int, float] | ArrayLike | Literal["balanced"] | None
 Bootstrap: TypeAlias = bool | IntArray | Literal["poisson"]
 ClassVectors = Literal["out_of_fold", "out_of_bag"]

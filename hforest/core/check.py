@@ -277,10 +277,11 @@ def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
 
 def finite_or_missing(name: str, a: Array) -> bool:
     """Returns whether some numbers are NaN; raises if one is infinite. Runs in `unchecked()`, too."""
-    if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
+    is_on_cpu = isinstance(a, np.ndarray)
+    if (machine.first_nonfinite(a) if is_on_cpu else gpu.first_bad([(a, gpu.FINITE, 0)])[0]) < 0:
         return False
     xp, flat = array_module(a), a.reshape(-1)
-    step = _COMPARED if isinstance(a, np.ndarray) else max(1, a.size)
+    step = _COMPARED if is_on_cpu else max(1, a.size)
     has_missing = False
     for first in range(0, a.size, step):
         some = flat[first : first + step]

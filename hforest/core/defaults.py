@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .dispatch import array_module
 from .launch import numbers
 
 MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
@@ -27,6 +28,24 @@ def default_left(seen: int, n_left: int, n_right: int, n_missing: int) -> int:
     left = missing_left(seen, n_left, n_right)
     n_more = n_left - n_right + (n_missing if left else -n_missing)
     return MISSING_LEFT * left + UNKNOWN_LEFT * (n_more >= 0)
+
+
+def larger_left(n_left: Any, n_right: Any) -> Any:
+    """Returns `default_left` of splits of nodes without missing values, (n_splits,) uint8."""
+    return ((n_left >= n_right) * (MISSING_LEFT | UNKNOWN_LEFT)).astype("uint8")
+
+
+def shows_missing(default_left: Any, threshold: Any, category_bits: Any) -> bool:
+    """Returns whether some split shows that a forest was grown on missing values or categories.
+
+    Without both, all splits send missing values to the side of more samples, like unknown categories. The
+    arguments are arrays of a `hforest.tree.Forest`.
+    """
+    if not default_left.size:
+        return False
+    differ = sends_missing_left(default_left) != sends_unknown_left(default_left)
+    largest = array_module(threshold).finfo(threshold.dtype).max
+    return bool(category_bits.size) or bool(differ.any()) or bool((threshold == largest).any())
 
 
 def sends_missing_left(bits: Any) -> Any:

@@ -354,6 +354,9 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
                 raise ValueError("not a zip archive")
             archive = stack.enter_context(zipfile.ZipFile(stream))
             _check_members(archive, stream, size)
+            for info in archive.infolist():
+                # Compares both names of a member: an optional array with a damaged name would be passed over.
+                archive.open(info).close()
         except Exception as error:
             raise _unreadable(name, what, error) from None
         try:

@@ -1,7 +1,7 @@
 """Criteria, and scores of splits in Python with the operations and the order of score.h."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .aliases import Task
 
@@ -21,6 +21,15 @@ CRITERIA = (
     Criterion("entropy", ENTROPY, "classification"),
     Criterion("squared_error", SQUARED_ERROR, "regression"),
 )
+
+
+NAMES = {"log_loss": "entropy"}
+"""Other names of criteria."""
+
+
+def name_of(value: Any) -> Any:
+    """Returns the name of a criterion in CRITERIA for one of its names; other values themselves."""
+    return NAMES.get(value, value) if isinstance(value, str) else value
 
 
 def numbers(task: Task | None = None) -> dict[str, int]:

@@ -167,15 +167,14 @@ def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
     return Columns(stored), check.finite_or_missing(f"{name}.data", stored.data)
 
 
-def rows(name: str, a: Any, dtype: np.dtype, *, missing: bool, remedy: str) -> Compressed:
-    """Returns samples by rows in `dtype`: finite, or with NaN if `missing` allows it."""
+def rows(name: str, a: Any, dtype: np.dtype, *, missing: bool, remedy: str) -> tuple[Compressed, bool]:
+    """Returns samples by rows in `dtype`, and whether some numbers are missing, which `missing` allows."""
     _check_kind(name, a)
     stored = _compressed(name, a, False, dtype)
     if missing:
-        check.finite_or_missing(f"{name}.data", stored.data)
-    else:
-        check.finite(f"{name}.data", stored.data, remedy=remedy)
-    return stored
+        return stored, check.finite_or_missing(f"{name}.data", stored.data)
+    check.finite(f"{name}.data", stored.data, remedy=remedy)
+    return stored, False
 
 
 def check_categories(name: str, x: Columns, is_categorical: np.ndarray) -> None:

@@ -82,11 +82,17 @@ def matrix(
 
     `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is for NaN and infinity.
     """
+    return matrix_or_missing(name, a, dtype, missing, remedy, axes)[0]
+
+
+def matrix_or_missing(
+    name: str, a: ArrayLike, dtype: np.dtype | None, missing: bool, remedy: str, axes: tuple[str, str] = _AXES
+) -> tuple[FloatArray, bool]:
+    """Returns what `matrix` returns, and whether some numbers are missing."""
     numbers = real(name, a)
     rows_of(name, numbers, axes)
     converted = converted_numbers(numbers, float_dtype(numbers) if dtype is None else dtype)
-    check_finite(name, converted, numbers, missing, remedy)
-    return converted
+    return converted, check_finite(name, converted, numbers, missing, remedy)
 
 
 def one_sample(
@@ -130,10 +136,7 @@ def samples(name: str, x: ArrayLike) -> FloatArray:
 
 def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
     """Returns samples as `samples`, with NaN for missing values, and whether there are any."""
-    numbers = real(name, x)
-    rows_of(name, numbers, _AXES)
-    converted = converted_numbers(numbers, float_dtype(numbers))
-    has_missing = check_finite(name, converted, numbers, True)
+    converted, has_missing = matrix_or_missing(name, x, None, True, check.DROP)
     check_sizes(name, converted.shape)
     return converted, has_missing
 
@@ -458,7 +461,7 @@ def criterion(value: str | None, task: Task, default: str = "gini") -> int:
     if value is None:
         value = default if task == "classification" else "squared_error"
     numbers = scores.numbers(task)
-    return numbers[check.choice("criterion", value, tuple(numbers))]
+    return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 
 
 class Limits(NamedTuple):
@@ -490,16 +493,16 @@ def limits(
 
 
 def max_features(value: Any, n_features: int, task: Task | None = None) -> int:
-    """Returns the number of features sampled at a node: "sqrt" is rounded down, None is all.
+    """Returns the number of features sampled at a node: "sqrt" and "log2" are rounded down, None is all.
 
     With a task "auto" is allowed: "sqrt", but all in a regression.
     """
     value = check.scalar(value)
     if isinstance(value, str):
-        check.choice("max_features", value, ("sqrt",) if task is None else ("auto", "sqrt"))
-        if value == "sqrt" or task != "regression":
-            return max(1, int(n_features**0.5))
-        value = None
+        words = {"sqrt": int(n_features**0.5), "log2": n_features.bit_length() - 1}
+        if task is not None:
+            words["auto"] = n_features if task == "regression" else words["sqrt"]
+        return max(1, words[check.choice("max_features", value, tuple(words))])
     if value is None:
         return n_features
     if isinstance(value, float | np.floating):

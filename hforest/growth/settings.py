@@ -1,5 +1,6 @@
 """Settings of growth: their types and texts, and their checks."""
 
+import math
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -32,8 +33,8 @@ class Limits(TypedDict, total=False):
     """Limits of trees; see `Settings`."""
 
     max_depth: int | None
-    min_samples_split: int
-    min_samples_leaf: int
+    min_samples_split: int | float
+    min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
 
@@ -63,10 +64,10 @@ class Settings(TreeSettings, total=False):
         constant in the node, it is a leaf. By default the root of n_features, rounded up. In a regression on
         sparse vectors or differences n_features, but at most 100 or that root, whichever is greater. With
         groups of columns the sum of their numbers.
-    max_features : "auto", "sqrt", int, float or None
+    max_features : "auto", "sqrt", "log2", int, float or None
         Number of features sampled at a node. A float is a fraction of all features, rounded down, but at
-        least one feature; "sqrt" is the square root of their number; "auto" is "sqrt", but all in a
-        regression; None is all. If all sampled features are constant in the node, sampling continues until
+        least one feature; "sqrt" and "log2" are these functions of their number; "auto" is "sqrt", but all in
+        a regression; None is all. If all sampled features are constant in the node, sampling continues until
         one is not. "auto" with projections.
     splitter : "best" or "random"
         "best" takes the best threshold of a feature or projection. "random" takes one that is uniform between
@@ -84,15 +85,16 @@ class Settings(TreeSettings, total=False):
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class, by default 1.
-    criterion : "gini", "entropy" or "squared_error", optional
-        Impurity; by default "gini", in a regression "squared_error".
+    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
+        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-        A random threshold that leaves fewer on a side is not used.
+    min_samples_split : int or float
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once. A float is a
+        share of n_samples, rounded up; growth by rows takes ints alone.
+    min_samples_leaf : int or float
+        Minimum number of samples on each side of a split; a float as above. A sample that was drawn more than
+        once counts once. A random threshold that leaves fewer on a side is not used.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
@@ -142,9 +144,20 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
 
 
-def check_limits(settings: TreeSettings) -> supervised.Limits:
-    """Returns the checked limits among settings."""
-    return supervised.limits(**{name: settings[name] for name in Limits.__annotations__})  # type: ignore[literal-required]
+def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
+    """Returns the checked limits among settings.
+
+    n_samples: the number of which floats in min_samples_split and min_samples_leaf are shares; None: they are
+    refused.
+    """
+    given: dict[str, Any] = dict(settings)
+    limits = {name: given[name] for name in Limits.__annotations__}
+    for name, least in (("min_samples_split", 2), ("min_samples_leaf", 1)):
+        value = check.scalar(limits[name])
+        if n_samples is not None and isinstance(value, float | np.floating):
+            share = check.number(name, value, 0.0, 1.0, open_low=True)
+            limits[name] = max(least, math.ceil(share * n_samples))
+    return supervised.limits(**limits)
 
 
 def check_windows(samples: Any, task: Task) -> None:
@@ -260,7 +273,7 @@ def check_growth(
     """Returns the checked arguments of `hforest.grow`."""
     check_progress(settings["progress"])
     n_trees, first_tree = check.tree_range(n_trees, settings["first_tree"])
-    limits = check_limits(settings)
+    limits = check_limits(settings, len(samples))
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
     objective = check_objective(

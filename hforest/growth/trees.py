@@ -23,14 +23,14 @@ class GrownTree(NamedTuple):
     gain: FloatArray
     value: FloatArray
     """(n_leaves * width,): rows of leaves (leaf.h)."""
+    default_left: IntArray
     first_entry: IntArray | None = None
     """(n_nodes,) int64: start of each projection; None, as the next two, without projections."""
     indices: IntArray | None = None
     data: FloatArray | None = None
-    default_left: IntArray | None = None
-    """None, as the next two, without missing values and categories."""
     n_words: IntArray | None = None
-    """(n_nodes,): number of words of each set of categories."""
+    """(n_nodes,): number of words of each set of categories; None, as the next, without missing values and
+    categories."""
     words: IntArray | None = None
 
 
@@ -133,8 +133,8 @@ def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
         starts = [cast(Array, t.first_entry) + first for t, first in zip(trees, entries, strict=False)]
         indptr = xp.concatenate([*starts, xp.asarray(entries[-1:])])
     defaults: dict[str, Array] = dict(zip(OPTIONAL, map(xp.asarray, NO_DEFAULTS), strict=True))
-    if trees[0].default_left is not None:
-        defaults["default_left"] = whole("default_left")
+    defaults["default_left"] = whole("default_left")
+    if trees[0].words is not None:
         words = whole("words")
         if words.size:
             n_words = xp.cumsum(whole("n_words"))

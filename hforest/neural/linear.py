@@ -94,7 +94,7 @@ def linear_init(
     x : (n_samples, n_features) array of real numbers, optional
         Samples, finite, at least one. With them initial decisions do not depend on the units of the columns.
         By default columns are assumed to have mean 0 and deviation 1.
-    max_features : int, float, "sqrt" or None
+    max_features : int, float, "sqrt", "log2" or None
         Number of features that each tree reads, sampled without replacement: a number, a fraction of all, the
         square root, or all.
     scale : float

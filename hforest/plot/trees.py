@@ -79,6 +79,9 @@ class Labels:
         self.default_left = np.asarray(getattr(forest, "default_left", none))
         self.category_indptr = np.asarray(getattr(forest, "category_indptr", none))
         self.category_bits = np.asarray(getattr(forest, "category_bits", none))
+        # Without both, missing values and unknown categories go to the same side, that of more samples.
+        differ = (self.default_left & 1) != (self.default_left >> 1)
+        self.missing = bool(self.category_bits.size) or bool(differ.any())
 
     def name(self, feature: int) -> str:
         """Returns the name of a feature; a long one is shortened."""
@@ -105,7 +108,7 @@ class Labels:
             return wrapped(f"{self._compared(node)} is not missing")  # every number goes left
         else:
             lines.append(wrapped(f"{self._compared(node)} {together(f'<= {threshold:.4g}')}"))
-        if self.default_left.size:
+        if self.missing:
             lines.append(f"missing: {'yes' if sends & 1 else 'no'}")
         return "\n".join(lines)
 

@@ -224,6 +224,9 @@ class Estimator(BaseEstimator):
                 return self._validated_columns(X, *y, reset=True, **settings)
         elif self._typed():
             return self._validated_columns(X, *y, reset=False, **settings)
+        if issparse(X) and X.format in ("csr", "csc") and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
         try:
             return validate_data(self, X, *y, reset=reset, **settings)
         except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ class _ByColumns(BootstrapForest):
     """Base class of forests whose splits are scored, on single columns."""
 
     criterion: Criterion = "gini"
-    max_features: MaxFeatures | Literal["log2"] = "sqrt"
+    max_features: MaxFeatures = "sqrt"
     min_impurity_decrease: float = 0.0
     max_bins: int | None = None
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
@@ -30,7 +30,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini" or "entropy", in a regressor "squared_error"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
@@ -116,7 +116,7 @@ class RandomForestRegressor(Regressor, _ByColumns):
     """
 
     criterion: Criterion = "squared_error"
-    max_features: MaxFeatures | Literal["log2"] = 1.0
+    max_features: MaxFeatures = 1.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -160,7 +160,7 @@ class ExtraTreesRegressor(Regressor, _ByColumns):
 
     bootstrap: bool = False
     criterion: Criterion = "squared_error"
-    max_features: MaxFeatures | Literal["log2"] = 1.0
+    max_features: MaxFeatures = 1.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -23,7 +23,7 @@ class _CO2(BootstrapForest):
     nu: float = 4.0
     learning_rate: float = 0.1
     max_rounds: int = 20
-    max_features: CO2Features | Literal["log2"] = "n**0.6"
+    max_features: CO2Features = "n**0.6"
     min_samples_oblique: int = 10
     standardize: bool = True
     criterion: Criterion = "entropy"

@@ -95,8 +95,8 @@ class GrownForest(Estimator):
     """Estimators whose model is a `hforest.tree.Forest`."""
 
     max_depth: int | None = None
-    min_samples_split: int = 2
-    min_samples_leaf: int = 1
+    min_samples_split: int | float = 2
+    min_samples_leaf: int | float = 1
     min_weight_fraction_leaf: float = 0.0
     oob_score: bool | Metric = False
     _finite: ClassVar[bool | str] = "allow-nan"
@@ -114,8 +114,6 @@ class GrownForest(Estimator):
         return {}
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
-        if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
-            settings["max_features"] = max(1, int(np.log2(x.shape[1])))
         samples = growth.samples(x, **self._settings(growth.samples))
         forest: tree.Forest = self._learner()(
             samples, y, **{**settings, **self._fixed, **self._projections(x.shape[1])}

@@ -31,7 +31,7 @@ class _Honest(GrownForest):
     in_bag: float | None = None
     structure_share: float = 0.5
     criterion: Criterion = "gini"
-    max_features: MaxFeatures | Literal["log2"] = "sqrt"
+    max_features: MaxFeatures = "sqrt"
     density: float = 1.5
     n_projections: int | Sequence[int] | None = None
     groups: Sequence[ArrayLike] | None = None
@@ -166,7 +166,7 @@ class HonestForestRegressor(Regressor, _Honest):
 
     in_bag: float | None = 0.5
     criterion: Criterion = "squared_error"
-    max_features: MaxFeatures | Literal["log2"] = 1.0
+    max_features: MaxFeatures = 1.0
 
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.

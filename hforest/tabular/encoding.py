@@ -6,7 +6,6 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray, Task
-from ..tree import Forest
 from .levels import Levels, check_levels, codes_of, fit_levels, merged
 from .recipe import Rows
 from .scaling import Scaling, check_numpy, transformed
@@ -175,13 +174,6 @@ def columns(
     z = transformed(scaling, x)
     missing = np.isnan(z)
     return (np.where(missing, np.float32(0), z) if missing.any() else z), None
-
-
-def knowing(forest: Forest) -> Forest:
-    """Returns a forest that accepts missing values; if it was grown without any, they go left."""
-    if forest.default_left.size:
-        return forest
-    return forest._replace(default_left=(forest.feature != -1).astype(np.uint8))
 
 
 def check_encoding(name: str, encoding: Any, n_features: int) -> int:

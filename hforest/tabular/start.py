@@ -8,7 +8,6 @@ from .. import growth, hinge, tree
 from ..core.aliases import AutoFeatures, FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
-from .encoding import knowing
 from .model import Member, forest_inputs, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
 
@@ -77,7 +76,7 @@ def _grown(
             task=settings.task, n_classes=settings.n_classes, rng=rng,
         )  # fmt: skip
         grown = grown._replace(n_features=np.array(z.shape[1]))
-        parts.append(grown if rows.native is None else knowing(grown))
+        parts.append(grown)
         counts.append(drawn_by)
     forest = tree.join(parts)
     outputs = tree.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)

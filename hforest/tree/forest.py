@@ -40,8 +40,8 @@ class Forest(NamedTuple):
 
     A node with feature -1 is a leaf. A split compares feature `feature`, or if that is -2 the projection
     ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``. It sends values ``<= threshold``
-    to node `left` of the tree, others to node ``left + 1``. The last three arrays route missing values and
-    categories; they are empty in a forest grown without either. A tree of N nodes has (N + 1) / 2 leaves;
+    to node `left` of the tree, others to node ``left + 1``. `default_left` routes missing values; the last
+    two arrays route categories, and are empty in a forest without. A tree of N nodes has (N + 1) / 2 leaves;
     rows of `value` are numbered within a tree, as nodes are. Arrays of a forest that was grown or loaded are
     read-only: to change one, pass a copy to `_replace`.
     """
@@ -72,7 +72,7 @@ class Forest(NamedTuple):
     """(n_entries,) real: their weights."""
     default_left: IntArray = NO_DEFAULTS[0]
     """(n_nodes,) uint8: bit 0: missing values (NaN) go left; bit 1: unknown categories go left. 0 in a leaf.
-    (0,): the forest was grown without both."""
+    What the samples of a node lack goes to the side of more samples. (0,): the forest refuses both."""
     category_indptr: IntArray = NO_DEFAULTS[1]
     """(n_nodes + 1,) int64: start of each set of categories; a split with a set does not compare its
     threshold, 0. (0,): no split has a set."""
@@ -420,7 +420,7 @@ def check(forest: Forest) -> Forest:
 def goes_right(forest: Forest, at: int, value: Any) -> bool:
     """Returns whether a value goes to the right child of node `at`, a number over all trees.
 
-    If the forest was grown without missing values, NaN goes left.
+    If the forest refuses missing values, NaN goes left.
     """
     if forest.default_left.size:
         if math.isnan(value):

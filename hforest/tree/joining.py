@@ -39,10 +39,10 @@ def join(forests: Sequence[Forest]) -> Forest:
     All trees have equal weight: up to rounding, a prediction of the joined forest is the mean of the forests'
     predictions, weighted by their numbers of trees.
 
-    A forest has routes for missing values if its samples had missing values. Other forests refuse NaN, and
-    joining both would need an arbitrary rule. To send missing values left in such a forest, replace its
-    array: ``forest._replace(default_left=(forest.feature != -1).astype(numpy.uint8))``. Cost: a copy of the
-    arrays.
+    Grown forests have routes for missing values. Forests made by hand or read from older files may refuse
+    NaN, and joining both would need an arbitrary rule. To send missing values left in such a forest, replace
+    its array: ``forest._replace(default_left=(forest.feature != -1).astype(numpy.uint8))``. Cost: a copy of
+    the arrays.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def _check(forests: Sequence[Forest]) -> None:
                 ("n_nodes numbers", "none") if first.default_left.size else ("none", "n_nodes numbers")
             )
             raise ValueError(
-                f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow all forests "
-                "on samples with missing values, or replace the empty array as the notes of join describe"
+                f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow them anew, "
+                "or replace the empty array as the notes of join describe"
             )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from ..core.defaults import sends_missing_left, sends_unknown_left
+from ..core.defaults import sends_missing_left, sends_unknown_left, shows_missing
 from .forest import Forest, checked, on_host, root_of
 
 _LISTED = 12  # maximum number of listed categories of a set
@@ -37,7 +37,8 @@ def to_text(
     -------
     str
         Lines; the children of a split are labelled yes (``<= threshold``, or a category of the set) and no.
-        Lines of deeper levels than 100 are indented as level 100, and begin with their level in brackets.
+        The side of missing values is printed if the forest was grown on some. Lines of deeper levels than
+        100 are indented as level 100, and begin with their level in brackets.
 
     Notes
     -----
@@ -65,6 +66,7 @@ def to_text(
             "feature"
         )
     first_row = (root + tree) // 2
+    missing = shows_missing(host.default_left, host.threshold, host.category_bits)
     lines: list[str] = []
     stack = [(0, 0, "")]
     while stack:
@@ -73,7 +75,7 @@ def to_text(
         if host.feature[at] == -1:
             text = " ".join(f"{a:.6g}" for a in host.value[first_row + host.left[at]])
         else:
-            text = f"{_compared(host, at, names)} {_condition(host, at)}"
+            text = f"{_compared(host, at, names)} {_condition(host, at, missing)}"
         hidden = deepest is not None and depth >= deepest and host.feature[at] != -1
         level = f"[{depth}] " if depth > _INDENTED else ""
         lines.append("  " * min(depth, _INDENTED) + level + prefix + ("..." if hidden else text))
@@ -94,8 +96,8 @@ def _names(names: Any) -> list[str]:
     return list(sequence)
 
 
-def _condition(host: Forest, at: int) -> str:
-    """Returns the condition of a split on the value that it compares."""
+def _condition(host: Forest, at: int, missing: bool) -> str:
+    """Returns the condition of a split on the value that it compares; `missing`: and on missing values."""
     bits = host.category_bits[:0]
     if host.category_indptr.size:
         bits = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
@@ -106,9 +108,9 @@ def _condition(host: Forest, at: int) -> str:
         there = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little") != unknown)
         listed = [str(c) for c in there[:_LISTED]] + ["..."] * (len(there) > _LISTED)
         text = f"{'not ' * unknown}in {{{', '.join(listed)}}}"
-    if host.default_left.size and sends_missing_left(host.default_left[at]):
+    if missing and sends_missing_left(host.default_left[at]):
         return f"{text} or missing"
-    if host.default_left.size and host.threshold[at] == np.finfo(host.threshold.dtype).max:
+    if missing and host.threshold[at] == np.finfo(host.threshold.dtype).max:
         return "is not missing"  # every number goes left
     return text
 

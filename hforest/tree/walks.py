@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch, machine, rows, supervised
+from ..core import dispatch, rows, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..core.blocks import Unconverted
 from ..core.in_place import PlacedWindows
@@ -28,7 +28,7 @@ from .forest import (
 _LEAVES, _MEANS, _VOTES = -1, 0, 1
 """Kinds of results of a walk."""
 
-REMEDY = f"{checks.DROP}, or grow the forest on samples with missing values (NaN)"
+REMEDY = f"{checks.DROP}, or grow the forest anew, so that it has routes for missing values (NaN)"
 
 _STEPS = 2
 """From this number of nodes of a tree per sample, walks node by node are faster than `_widened`."""
@@ -93,19 +93,19 @@ def _walks_are_few(forest: Forest, x: FloatArray) -> bool:
 
 
 def _parts(
-    forest: Forest, x: FloatArray | PlacedWindows | Compressed
+    forest: Forest, x: FloatArray | PlacedWindows | Compressed, has_missing: bool
 ) -> Iterator[tuple[slice, Forest, FloatArray | PlacedWindows | Compressed]]:
     """Yields rows, and the forest and the samples with which backends compute their results."""
-    if (
+    if not has_missing and not has_sets(forest):
+        yield slice(None), forest._replace(default_left=NO_DEFAULTS[0]), x
+    elif (
         not knows_missing(forest)
         or has_sets(forest)
+        or forest.indptr.size
         or dispatch.is_reference()
         or isinstance(x, PlacedWindows | Compressed)
+        or _walks_are_few(forest, x)
     ):
-        yield slice(None), forest, x
-    elif isinstance(x, np.ndarray) and machine.first_nonfinite(x) < 0:
-        yield slice(None), forest._replace(default_left=NO_DEFAULTS[0]), x
-    elif forest.indptr.size or _walks_are_few(forest, x):
         yield slice(None), forest, x
     else:
         yield from _widened(forest, x)
@@ -117,18 +117,22 @@ def _write(
     x: FloatArray | PlacedWindows | Compressed | Unconverted,
     what: int,
     result: Array,
+    has_missing: bool,
 ) -> None:
-    """Writes leaves, means or vote shares of checked samples; a large x is checked here, block by block."""
+    """Writes leaves, means or vote shares of checked samples; a large x is checked here, block by block.
+
+    has_missing: whether some numbers of x may be missing.
+    """
     if not result.size:
         return
     if isinstance(x, Unconverted):
-        for part, block, _ in x.rows("x", knows_missing(forest), REMEDY):
-            _write(prepared, forest, block, what, result[part])
-    elif prepared is not None and isinstance(x, np.ndarray) and is_for(prepared, len(x)):
+        for part, block, some in x.rows("x", knows_missing(forest), REMEDY):
+            _write(prepared, forest, block, what, result[part], some)
+    elif prepared is not None and isinstance(x, np.ndarray) and is_for(prepared, len(x), has_missing):
         write(prepared, x, what, result)
     else:
         backend = dispatch.backend(PACKAGE, result)
-        for part, arrays, samples in _parts(forest, x):
+        for part, arrays, samples in _parts(forest, x, has_missing):
             if what == _LEAVES:
                 backend.apply(samples, arrays, result[part])
             else:
@@ -143,7 +147,7 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
     plain = forest.forest if isinstance(forest, Prepared) else forest
     arrays = arrays_of(plain, x)
     dtype = arrays.threshold.dtype
-    samples, read = rows.readable(x, dtype, knows_missing(arrays), REMEDY)
+    samples, read, has_missing = rows.readable(x, dtype, knows_missing(arrays), REMEDY)
     check_walk(plain, arrays, read, samples.shape, what != _LEAVES)
     shape, result = (samples.shape[0], arrays.value.shape[1]), out
     if what == _LEAVES:
@@ -154,7 +158,7 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
         checks.outputs({"out": out}, {**read, "forest": plain})
     if result is None or isinstance(samples, Unconverted):
         result = dispatch.empty(arrays.feature)(shape, dtype)
-    _write(prepared, arrays, samples, what, result)
+    _write(prepared, arrays, samples, what, result, has_missing)
     if out is None or result is out:
         return result
     out[...] = result  # an error in a block leaves it unchanged
@@ -169,8 +173,8 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
     forest : Forest or Prepared
         Any forest of n_trees trees.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
+        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest with
+        `default_left`, as `grow` returns it, accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Samples of windows are read in place.
 
     Returns
@@ -205,7 +209,7 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
 def outputs(forest: Forest, x: FloatArray) -> FloatArray:
     """Returns means of leaf values for checked arguments."""
     y = dispatch.array_module(x).empty((x.shape[0], forest.value.shape[1]), forest.threshold.dtype)
-    _write(None, forest, x, _MEANS, y)
+    _write(None, forest, x, _MEANS, y, knows_missing(forest) and checks.finite_or_missing("x", x))
     return y
 
 

@@ -60,6 +60,7 @@ class Tree:
         grown = GrownTree(
             feature=feature.astype(np.int32), threshold=parts.threshold[order], left=left.astype(np.int32),
             gain=parts.gain[order], value=value.astype(dtype).ravel(),
+            default_left=parts.default_left[order].astype(np.uint8),
         )  # fmt: skip
         if projected:
             n_entries = parts.n_entries[order]
@@ -72,11 +73,7 @@ class Tree:
         if has_defaults:
             n_words = parts.n_words[order]
             words = parts.words[ranges(parts.first_word[order], n_words)]
-            grown = grown._replace(
-                default_left=parts.default_left[order].astype(np.uint8),
-                n_words=n_words,
-                words=words.astype(np.uint32),
-            )
+            grown = grown._replace(n_words=n_words, words=words.astype(np.uint32))
         return grown
 
 

@@ -16,8 +16,8 @@ ctypedef struct hf_arrays:
     int64_t first_entry
     int32_t* indices
     void* data
-    uint8_t* default_left  # or NULL: trees handle neither missing values nor categories
-    int64_t* word_indptr  # the tree's first word has the number first_word
+    uint8_t* default_left
+    int64_t* word_indptr  # or NULL: no categories; the tree's first word has the number first_word
     int64_t first_word
     uint32_t* words
 

@@ -26,8 +26,8 @@ from hforest.growth.cpu.leaves cimport (
 )
 from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
-    hf_units, hf_workspace, weight_bits,
+    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_pending, hf_philox, hf_split,
+    hf_task, hf_tree, hf_units, hf_workspace, weight_bits,
 )
 from hforest.growth.cpu.scorers.term_histogram cimport release_kept
 from hforest.growth.cpu.units cimport sum_leaf
@@ -49,8 +49,8 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
         resize(arena, &tree.threshold, capacity * 8)
         resize(arena, &tree.gain, capacity * 8)
         resize(arena, &tree.indptr, capacity * 8)
+        resize(arena, &tree.default_left, capacity)
         if tree.has_defaults:
-            resize(arena, &tree.default_left, capacity)
             resize(arena, &tree.word_at, capacity * 8)
             resize(arena, &tree.n_words, capacity * 4)
         if arena.failed:
@@ -60,8 +60,9 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
     tree.feature[v] = -1
     tree.left[v] = 0
     tree.threshold[v] = tree.gain[v] = 0
+    tree.default_left[v] = 0
     if tree.has_defaults:
-        tree.default_left[v], tree.n_words[v] = 0, 0
+        tree.n_words[v] = 0
     return True
 
 
@@ -204,8 +205,10 @@ cdef bint _split_node(
     if not t.source.write(t, r, split, tree, v):
         return False
     tree.threshold[v] = split.threshold
-    if tree.has_defaults:
+    if t.has_defaults:
         tree.default_left[v] = <uint8_t> split.default_left
+    else:
+        tree.default_left[v] = <uint8_t> hf_default_left(-1, middle - node.first, node.last - middle, 0)
     tree.gain[v] = ldexp(gain, t.scale) if gain > 0 else 0.0
     tree.left[v] = <int32_t> tree.n_nodes
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
@@ -337,8 +340,8 @@ cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexce
         _put(to.gain, v, tree.gain[old], single)
         if to.indptr != NULL:
             to.indptr[v] = to.first_entry + n_entries
-        if to.default_left != NULL:
-            to.default_left[v] = tree.default_left[old]
+        to.default_left[v] = tree.default_left[old]
+        if to.word_indptr != NULL:
             to.word_indptr[v] = to.first_word + n_words
             if tree.n_words[old]:
                 memcpy(to.words + n_words, tree.words + tree.word_at[old], 4 * tree.n_words[old])

@@ -238,9 +238,9 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         indptr = np.empty(nodes[n_trees] + 1, np.int64)
         indices, data = np.empty(entries[n_trees], np.int32), np.empty(entries[n_trees], dtype)
         indptr[nodes[n_trees]] = entries[n_trees]
-    default_left, word_indptr, all_words = NO_DEFAULTS
+    default_left = np.empty(nodes[n_trees], np.uint8)
+    _, word_indptr, all_words = NO_DEFAULTS
     if (<_Grown> trees[0]).tree.has_defaults:
-        default_left = np.empty(nodes[n_trees], np.uint8)
         word_indptr = np.empty(nodes[n_trees] + 1, np.int64)
         all_words = np.empty(words[n_trees], np.uint32)
         word_indptr[nodes[n_trees]] = words[n_trees]
@@ -253,9 +253,9 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         if projected:
             part.indptr = <int64_t*> _at(indptr, nodes[m])
             part.indices, part.data = <int32_t*> _at(indices, entries[m]), _at(data, entries[m])
-        part.default_left, part.word_indptr, part.first_word, part.words = NULL, NULL, words[m], NULL
+        part.default_left = <uint8_t*> _at(default_left, nodes[m])
+        part.word_indptr, part.first_word, part.words = NULL, words[m], NULL
         if part.tree.has_defaults:
-            part.default_left = <uint8_t*> _at(default_left, nodes[m])
             part.word_indptr = <int64_t*> _at(word_indptr, nodes[m])
             part.words = <uint32_t*> _at(all_words, words[m])
         parts[m] = part

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.aliases import Array
+from ...core.defaults import larger_left
 from ...core.dispatch import to_numpy
 from ...core.gpu import cast
 from ...core.launch import numbers
@@ -236,7 +237,13 @@ def _collect(
         value = joined("value")[leaf]
     entries = _entries(task, levels, order) if projected else None
     entry_starts = None if entries is None else to_numpy(entries[0][xp.asarray(starts)])
-    default_left = joined("default_left")[order] if task.has_defaults else None
+    if task.has_defaults:
+        default_left = joined("default_left")[order]
+    else:
+        count = joined("count")[order]
+        children = xp.where(is_leaf, 0, xp.asarray(starts)[of_tree] + left)
+        default_left = larger_left(count[children], count[children + 1])
+        default_left[is_leaf] = 0
     n_words, word = _words(task, levels, order)
     word_starts = np.zeros(n_trees + 1, np.int64)
     if len(word):
@@ -245,7 +252,7 @@ def _collect(
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
         grown = GrownTree(
             feature=feature[nodes], threshold=threshold[nodes], left=left[nodes], gain=gain[nodes],
-            value=value[rows].ravel(),
+            value=value[rows].ravel(), default_left=default_left[nodes],
         )  # fmt: skip
         if entries is not None and entry_starts is not None:
             entry, index, factor = entries
@@ -253,9 +260,8 @@ def _collect(
             grown = grown._replace(
                 first_entry=entry[nodes] - some.start, indices=index[some], data=factor[some]
             )
-        if default_left is not None:
-            words = word[slice(*word_starts[m : m + 2])]
-            grown = grown._replace(default_left=default_left[nodes], n_words=n_words[nodes], words=words)
+        if task.has_defaults:
+            grown = grown._replace(n_words=n_words[nodes], words=word[slice(*word_starts[m : m + 2])])
         trees.append(grown)
 
 

@@ -83,6 +83,7 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     grown = GrownTree(
         feature=np.array(feature, np.int32), threshold=np.array(threshold), left=np.array(left, np.int32),
         gain=np.array(gain), value=np.array(values, dtype).ravel(),
+        default_left=np.array([defaults.get(v, 0) for v in range(len(feature))], np.uint8),
     )  # fmt: skip
     nodes = range(len(feature))
     if projected:
@@ -94,7 +95,6 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
         )
     if has_defaults:
         grown = grown._replace(
-            default_left=np.array([defaults.get(v, 0) for v in nodes], np.uint8),
             n_words=np.array([len(sets.get(v, [])) for v in nodes], np.int64),
             words=np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
         )
@@ -125,7 +125,7 @@ def root_unit(roots, m):
 def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
     """Appends the trees of a batch to `batch.trees`.
 
-    projected, has_defaults: whether they have projections, and routes of missing values and categories.
+    projected, has_defaults: whether they have projections, and were grown on missing values or categories.
     """
     (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
     for m in range(batch.n_trees):

@@ -30,8 +30,9 @@ from hforest.tree.cpu.walk cimport (
 
 import numpy as np
 
+from ...core.defaults import shows_missing
 from ...core.dispatch import FORCED
-from ..forest import arrays_of, has_sets, knows_missing, narrowed, trusted
+from ..forest import arrays_of, has_sets, narrowed, trusted
 
 cnp.import_array()
 
@@ -62,7 +63,7 @@ cdef struct Packed:
     uint32_t* root        # (n_trees,): places
     int32_t* number       # (n_places,): the node's number within its tree
     int32_t* answer       # (n_places,), for leaves: the only class, or -1 - the row of values within the tree
-    bint has_missing      # samples may have missing values
+    bint has_missing      # shows_missing; otherwise other functions handle rows with missing values
     bint is_wide          # a row has two columns of each feature (`narrowed`)
     int64_t n_columns
     int64_t n_nodes
@@ -469,7 +470,9 @@ cdef class Prepared:
         p.w.x = NULL
         p.w.value, p.w.n_outputs = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1)
         p.n_nodes = len(self._forest.feature)
-        p.has_missing = knows_missing(self._forest)
+        p.has_missing = shows_missing(
+            self._forest.default_left, self._forest.threshold, self._forest.category_bits
+        )
         p.is_wide = p.has_missing and is_plain
         p.n_columns = p.w.n_features * (2 if p.is_wide else 1)
         p.steps = p.w.n_trees
@@ -537,8 +540,10 @@ def quick(Prepared forest not None, x, int vote):
     return result if outcome else None
 
 
-def is_for(Prepared forest not None, int64_t n):
+def is_for(Prepared forest not None, int64_t n, bint has_missing):
     """Returns whether `write` is fastest for n rows and no block of `hforest.using` is active."""
+    if has_missing and not forest._packed.has_missing:
+        return False
     return not _is_forced() and n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
 
 
