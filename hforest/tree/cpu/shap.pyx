@@ -38,8 +38,11 @@ cdef enum:
     LANES = 4             # points are padded to a multiple of it, with weights of 0
     BLOCK = 64            # samples of a unit of work, at most
     TABLE = 64            # weights of fewer features from x, and of fewer from the background, are in a table
-    UNDECIDED, FROM_X, FROM_BACKGROUND   # where a feature of a hybrid sample comes from
     BRANCH = 2            # neither left nor right: it depends on an undecided feature
+
+# Where a feature of a hybrid sample comes from. Arrays of zeros have no decided feature.
+cdef enum:
+    UNDECIDED, FROM_X, FROM_BACKGROUND
 
 
 cdef struct Size:
@@ -203,7 +206,9 @@ cdef bint _changes(const Job* job, const Paths* p, int64_t level) noexcept nogil
     cdef const Level* edge = &p.level[level]
     cdef int64_t n = job.n_points, q
     cdef const double* above = p.factor + edge.above * n
-    cdef const double* here = p.factor + level * n if edge.one else job.cold
+    cdef const double* here = job.cold
+    if edge.one:
+        here = p.factor + level * n
     if not p.level[edge.above].one:
         return False
     for q in range(n):
