@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import entered
 from growers import assert_all_same, on_threads
 
 import hforest
@@ -13,6 +14,13 @@ from hforest import growth, project, tree
 
 N, N_FEATURES, N_TREES = 120, 5, 4
 KINDS = ["axis", "missing", "categories", "oblique", "oblique, missing"]
+
+
+@pytest.fixture(params=["reference", "cpu"])
+def backend(request):
+    """The backends that have SHAP values."""
+    with entered(request.param) as backend:
+        yield backend
 
 
 def problem(kind="axis", dtype=np.float64):
@@ -45,7 +53,6 @@ def outputs(forest, x):
 
 def shapley(n_players, value):
     """Shapley values by their definition: value(S) for every set of players, as a tuple of bools."""
-    phi = 0
     of = {s: value(s) for s in itertools.product([False, True], repeat=n_players)}
     phi = np.zeros((n_players, len(next(iter(of.values())))))
     for s, v in of.items():
@@ -185,8 +192,8 @@ def test_deep_trees_lose_no_digits():
 
 def test_values_are_those_of_the_package_shap():
     package = pytest.importorskip("shap")
-    x, _ = problem()
-    forest = grown(max_depth=4)
+    x, _ = problem(dtype=np.float32)
+    forest = grown(dtype=np.float32, max_depth=4)
     explainer = package.TreeExplainer(tree.to_dict(forest, x))
     shap = tree.shap_values(forest, x, cover=x)
     np.testing.assert_allclose(shap.values, explainer.shap_values(x), rtol=0, atol=1e-6)

@@ -600,8 +600,8 @@ def _points(n_players):
     from numpy.polynomial.legendre import leggauss
 
     point, weight = leggauss(max((n_players + 1) // 2, 1))
-    point = np.pad(point, (0, -len(point) % LANES))
-    weight = np.pad(weight, (0, -len(weight) % LANES))
+    padding = (0, (LANES - len(point) % LANES) % LANES)
+    point, weight = np.pad(point, padding), np.pad(weight, padding)
     rest = (1 - point) / 2
     return np.array([(1 + point) / 2, rest, -1 / rest, weight / 2])
 

@@ -1,6 +1,6 @@
 """SHAP values, compared with the package shap and with LightGBM's pred_contrib.
 
-    python bench/shap.py [--threads 1 2] [--repeats 3] [--rows 50] [--trees 20]
+    python bench/shap_values.py [--threads 1 2] [--repeats 3] [--rows 50] [--trees 20]
 
 A forest of hforest is passed to shap's TreeExplainer by `tree.to_dict`, so that both explain the same trees;
 values are compared before anything is timed. LightGBM explains a forest of its own with as many trees and
