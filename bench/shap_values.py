@@ -52,7 +52,9 @@ def of_lightgbm(x: Any, y: Any, task: str, n_trees: int, forest: tree.Forest) ->
     }  # fmt: skip
     if task != "regression":
         n_classes = forest.n_classes
-        settings |= {"objective": "multiclass", "num_class": n_classes} if n_classes > 2 else {"objective": "binary"}
+        settings |= (
+            {"objective": "multiclass", "num_class": n_classes} if n_classes > 2 else {"objective": "binary"}
+        )
     return lightgbm.train(settings, lightgbm.Dataset(x, y), n_trees)
 
 

@@ -104,7 +104,9 @@ def of_covers(forest, row, cover, counts):
 def check_sums(forest, x, shap):
     """Values of a sample add up to its prediction."""
     want = outputs(forest, x)
-    np.testing.assert_allclose(shap.expected + shap.values.sum(axis=1), want, rtol=0, atol=1e-12 * abs(want).max())
+    np.testing.assert_allclose(
+        shap.expected + shap.values.sum(axis=1), want, rtol=0, atol=1e-12 * abs(want).max()
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

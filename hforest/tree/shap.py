@@ -114,7 +114,9 @@ def shap_values(
     with checks.memory("x", "values of samples, features and outputs", 8 * int(np.prod(shape, dtype=object))):
         values = np.zeros(shape)
     if cover is not None:
-        expected = _path_dependent(forest, rows, matrix("cover", "n_cover", forest, cover), sample_weight, counts, values)
+        expected = _path_dependent(
+            forest, rows, matrix("cover", "n_cover", forest, cover), sample_weight, counts, values
+        )
     else:
         if counts is not None:
             raise ValueError(
