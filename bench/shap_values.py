@@ -20,15 +20,13 @@ from common import machine_text, side_by_side
 import hforest
 from hforest import grow, tree
 
-SHAPES: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+SHAPES: tuple[tuple[str, Any, int, dict[str, Any]], ...] = (
     ("regression, depth 6", "regression", 1, {"max_depth": 6}),
     ("regression, to purity", "regression", 1, {}),
     ("2 classes, to purity", "classification", 2, {}),
     ("10 classes, to purity", "classification", 10, {}),
 )
 N, N_FEATURES, N_BACKGROUND = 5000, 30, 50
-TOLERANCE = 1e-5
-"""Largest difference from shap, which reads x and thresholds in float32."""
 
 
 def problem(task: str, n_classes: int) -> tuple[Any, Any]:
@@ -58,7 +56,7 @@ def of_lightgbm(x: Any, y: Any, task: str, n_trees: int, forest: tree.Forest) ->
     return lightgbm.train(settings, lightgbm.Dataset(x, y), n_trees)
 
 
-def compare(shape: tuple[str, str, int, dict[str, Any]], options: argparse.Namespace) -> None:
+def compare(shape: tuple[str, Any, int, dict[str, Any]], options: argparse.Namespace) -> None:
     """Prints a line for each game and number of threads."""
     text, task, n_classes, settings = shape
     x, y = problem(task, n_classes)

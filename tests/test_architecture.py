@@ -489,7 +489,8 @@ def functions(module):
         if callable(f)
         and not isinstance(f, type)
         and not name.startswith("_")
-        and getattr(f, "__module__", None) in (module.__name__, f"{module.__name__}.cpu")
+        and getattr(f, "__module__", None)
+        in (module.__name__, f"{module.__name__}.cpu", f"{module.__name__}.shap")
     }
 
 

@@ -221,8 +221,8 @@ def _add_leaves(forest, row, tree, v, players, share, values):
 
 
 def _mean_of_sets(players):
-    # Lundberg et al. 2020, eq. 3 and algorithm 2: the sum over sets S of |S|! (d - |S|)! / (d + 1)! times the
-    # product of `one` over the members of S and `zero` over the others; by_size adds up sets of each size.
+    # Lundberg et al. 2020, algorithm 2: the sum over sets S of |S|! (d - |S|)! / (d + 1)! times the product of
+    # `one` over the members of S and `zero` over the others; by_size adds up sets of each size.
     by_size = np.ones(1)
     for one, zero in players:
         by_size = np.append(by_size * zero, 0.0) + np.append(0.0, by_size * one)
@@ -281,7 +281,8 @@ def _undecided(forest, at, rows, side):
         j = int(forest.feature[at])
         return [j] * (j not in side and len({goes_right(forest, at, row[j]) for row in rows}) > 1)
     low = high = 0.0
-    gaps, missing = {}, set()
+    gaps: dict[int, float] = {}
+    missing = set()
     for e in range(forest.indptr[at], forest.indptr[at + 1]):
         j = int(forest.indices[e])
         sources = rows if j not in side else [rows[side[j]]]
@@ -298,4 +299,4 @@ def _undecided(forest, at, rows, side):
     ends = {goes_right(forest, at, rows[0].dtype.type(a)) for a in (low, high)}
     if missing:
         ends.add(goes_right(forest, at, math.nan))
-    return sorted(gaps, key=gaps.get, reverse=True) if len(ends) > 1 else []
+    return sorted(gaps, key=lambda j: -gaps[j]) if len(ends) > 1 else []

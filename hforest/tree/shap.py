@@ -82,8 +82,8 @@ def shap_values(
 
     Cost for each sample and tree of N nodes, whose paths compare at most D features: path-dependent about
     ``N D / 2 n_outputs`` multiplications (Yu et al. 2022), as integrals of polynomials that Gauss's rule with
-    D / 2 points makes exact (Wettenstein, Mitchell and Yu 2026). All terms are positive, so that deep trees lose
-    no digits. Interventional: for each row of the background, a visit of each node that some hybrid sample
+    D / 2 points makes exact (Wettenstein, Mitchell and Yu 2026). All terms are positive, so that deep trees
+    lose no digits. Interventional: for each row of the background, a visit of each node that some hybrid sample
     reaches. With projections that is exponential in the features on which the side of a split depends: the
     call raises ValueError beyond 2**18 branches. Memory: that of the result. Results are bit-identical at any
     number of threads.
@@ -105,9 +105,9 @@ def shap_values(
     if (background is None) == (cover is None):
         kind = "neither" if cover is None else "both"
         raise ValueError(
-            f"background: expected either background or cover, got {kind}; pass cover=, the samples that the "
-            "forest was grown on, for path-dependent values, or background=, some of them, for interventional "
-            "ones"
+            f"background: expected either background or cover, got {kind}; pass cover=, the samples that "
+            "the forest was grown on, for path-dependent values, or background=, some of them, for "
+            "interventional ones"
         )
     rows = matrix("x", "n_samples", forest, x)
     shape = (len(rows), rows.shape[1], forest.value.shape[1])
@@ -120,8 +120,8 @@ def shap_values(
     else:
         if counts is not None:
             raise ValueError(
-                "counts: expected None with background, got an array; pass sample_weight, or cover= in place of "
-                "background="
+                "counts: expected None with background, got an array; pass sample_weight, or cover= in "
+                "place of background="
             )
         expected = _interventional(
             forest, rows, matrix("background", "n_background", forest, background), sample_weight, values
@@ -140,8 +140,8 @@ def _path_dependent(
     """Adds path-dependent values to zeros; returns the expected values."""
     if bool((forest.feature == -2).any()):
         raise ValueError(
-            "forest: expected splits by single features, got projections; pass background= in place of cover= "
-            "for their interventional values"
+            "forest: expected splits by single features, got projections; pass background= in place of "
+            "cover= for their interventional values"
         )
     found = covers("cover", forest, cover, sample_weight, counts)
     if values.size:

@@ -1,8 +1,8 @@
 """Shapley values on the CPU. A thread owns a block of samples and adds up their trees in order.
 
-Path-dependent values are integrals of polynomials (Wettenstein, Mitchell and Yu 2026): the leaf with value v,
-whose path compares features j with o_j = 1 if the sample goes to the leaf at all splits by j, else 0, and with
-the product z_j of the shares of the samples that do, adds to the value of feature i
+Path-dependent values are integrals of polynomials (Wettenstein, Mitchell and Yu 2026). A path to a leaf of value v
+compares features j. Let o_j be 1 if the sample goes to the leaf at all splits by j, else 0, and z_j the product
+of the shares of the samples that go there. The leaf adds to the value of feature i
 
     v (o_i - z_i) integral from 0 to 1 of  prod over j != i of  t o_j + (1 - t) z_j  dt
         = v sum over q of  w_q P(q) c_i(q),     P = prod over j of f_j,  f_j = t o_j + (1 - t) z_j,
@@ -110,12 +110,14 @@ cdef struct Hybrids:
     Frame* frame          # (n_players,)
     double* sums          # (n_players, 2, n_outputs): results of the first child of each frame
     double* of_x          # (n_outputs,)
-    double* of_background # (n_outputs,)
+    double* of_background  # (n_outputs,)
 
 
 # ----------------------------------------------------------------------------------------------- sizes
 
-cdef void _count(const hf_forest* f, int64_t v, int change, int32_t* n_splits, int64_t* n_players) noexcept nogil:
+cdef void _count(
+    const hf_forest* f, int64_t v, int change, int32_t* n_splits, int64_t* n_players
+) noexcept nogil:
     # Adds a split to the path, or takes it off.
     cdef int64_t j, first = 0, last = 1
     cdef int32_t i = f.feature[v]
@@ -370,8 +372,8 @@ cdef void _add_trees(const Job* job, int64_t first, int64_t last) noexcept nogil
 # --------------------------------------------------------------------------------- interventional values
 
 cdef double _shapley(int64_t a, int64_t n) noexcept nogil:
-    # Returns (a - 1)! n! / (a + n)!, the weight of a feature from x in a leaf that needs a features from x and
-    # n from the background; 0 if a = 0. Lundberg et al. 2020, algorithm 3.
+    # Returns (a - 1)! n! / (a + n)!, the weight of a feature from x in a leaf that needs a features from x
+    # and n from the background; 0 if a = 0. Lundberg et al. 2020, algorithm 3.
     cdef double weight
     cdef int64_t j
     if a == 0:
