@@ -221,8 +221,8 @@ def _add_leaves(forest, row, tree, v, players, share, values):
 
 
 def _mean_of_sets(players):
-    # Lundberg et al. 2020, algorithm 2: the sum over sets S of |S|! (d - |S|)! / (d + 1)! times the product of
-    # `one` over the members of S and `zero` over the others; by_size adds up sets of each size.
+    # Lundberg et al. 2020, algorithm 2: the sum over sets S of |S|! (d - |S|)! / (d + 1)! times the product
+    # of `one` over the members of S and `zero` over the others; by_size adds up sets of each size.
     by_size = np.ones(1)
     for one, zero in players:
         by_size = np.append(by_size * zero, 0.0) + np.append(0.0, by_size * one)
@@ -256,7 +256,7 @@ def _add_hybrids(forest, rows, tree, v, side, scale, left, values):
         n_b = sum(side.values())
         n_x = len(side) - n_b
         for j, of_b in side.items():
-            # Lundberg et al. 2020, algorithm 3: v(S) is `value` if S has the n_x features and none of the n_b.
+            # Lundberg et al. 2020, algorithm 3: v(S) is `value` if S has the n_x features, none of the n_b.
             size = n_x - (not of_b)
             one = 1.0 / (len(side) * math.comb(len(side) - 1, size))
             values[j] += (-one if of_b else one) * value

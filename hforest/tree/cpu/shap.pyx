@@ -1,8 +1,8 @@
 """Shapley values on the CPU. A thread owns a block of samples and adds up their trees in order.
 
-Path-dependent values are integrals of polynomials (Wettenstein, Mitchell and Yu 2026). A path to a leaf of value v
-compares features j. Let o_j be 1 if the sample goes to the leaf at all splits by j, else 0, and z_j the product
-of the shares of the samples that go there. The leaf adds to the value of feature i
+Path-dependent values are integrals of polynomials (Wettenstein, Mitchell and Yu 2026). A path to a leaf of
+value v compares features j. Let o_j be 1 if the sample goes to the leaf at all splits by j, else 0, and z_j
+the product of the shares of the samples that go there. The leaf adds to the value of feature i
 
     v (o_i - z_i) integral from 0 to 1 of  prod over j != i of  t o_j + (1 - t) z_j  dt
         = v sum over q of  w_q P(q) c_i(q),     P = prod over j of f_j,  f_j = t o_j + (1 - t) z_j,
@@ -43,74 +43,6 @@ cdef enum:
 # Where a feature of a hybrid sample comes from. Arrays of zeros have no decided feature.
 cdef enum:
     UNDECIDED, FROM_X, FROM_BACKGROUND
-
-
-cdef struct Size:
-    int64_t depth         # splits of the longest path
-    int64_t n_players     # the most features that the splits of one path compare
-
-
-cdef struct Level:
-    # A node on the path of a walk, and the edge into it.
-    int64_t node
-    int64_t above         # level of the last edge above by the same feature; 0 if there is none
-    int32_t feature
-    int8_t n_visited      # children that were visited
-    bint right            # the sample goes right at the node
-    bint one              # o of the feature of the edge
-    double zero           # z of the feature of the edge
-
-
-cdef struct Frame:
-    # A split whose side depends on where a feature comes from.
-    int64_t node
-    int32_t feature
-    bint second           # the feature comes from the background, after it came from x
-
-
-cdef struct Job:
-    # The arguments of a call. Arrays of points have n_points entries.
-    Walk walk
-    Size size
-    int64_t n_outputs
-    int64_t block
-    double* values        # OUT (n_samples, n_features, n_outputs), zeros
-    # Path-dependent values:
-    const double* share   # (n_nodes,)
-    int64_t n_points
-    const double* point   # t
-    const double* rest    # 1 - t
-    const double* cold    # -1 / (1 - t), which is c of a feature with o = 0
-    const double* weight
-    # Interventional values:
-    const char* background
-    int64_t n_background
-    const double* row_weight     # (n_background,), sum 1
-    const double* table          # (TABLE, TABLE)
-    int64_t max_branches
-    int8_t* too_many             # OUT (n_samples,): 1 where a tree has more branches
-
-
-cdef struct Paths:
-    # Workspace of a walk for path-dependent values. The last two are scratch.
-    Level* level          # (depth + 1,)
-    int64_t* last         # (n_features,): level of the last edge by each feature, 0 at the start
-    double* product       # (depth + 1, n_points): w P
-    double* inverse       # (depth + 1, n_points): 1 / f of edges with o = 1
-    double* factor        # (depth + 1, n_points): c of edges with o = 1
-    double* below         # (depth + 1, n_outputs, n_points): v w P of the leaves below
-    double* of_leaf       # (n_points,)
-    double* change        # (n_points,)
-
-
-cdef struct Hybrids:
-    # Workspace of a walk for interventional values. The last two are results of a subtree: sums over its
-    # leaves of v times the weight of a feature from x, and of one from the background.
-    int8_t* side          # (n_features,): where a feature comes from
-    Frame* frame          # (n_players,)
-    double* sums          # (n_players, 2, n_outputs): results of the first child of each frame
-    double* of_x          # (n_outputs,)
-    double* of_background  # (n_outputs,)
 
 
 # ----------------------------------------------------------------------------------------------- sizes
@@ -520,7 +452,7 @@ cdef int64_t _add_pair(
 cdef void _add_background(const Job* job, int64_t first, int64_t last) noexcept nogil:
     # Writes the interventional values of a block of samples.
     cdef const Walk* w = &job.walk
-    cdef int64_t i, tree, row, n = job.n_outputs, n_frames = job.size.n_players + 1, n_steps = 0
+    cdef int64_t unit, i, tree, row, n = job.n_outputs, n_frames = job.size.n_players + 1, n_steps = 0
     cdef hf_arena arena
     cdef Hybrids h
     memset(&arena, 0, sizeof(hf_arena))
@@ -533,17 +465,11 @@ cdef void _add_background(const Job* job, int64_t first, int64_t last) noexcept 
     else:
         h.of_x = h.sums + 2 * n_frames * n
         h.of_background = h.of_x + n
-    for i in range(first, last):
-        for tree in range(w.n_trees):
-            for row in range(job.n_background):
-                n_steps += 16 + _add_pair(
-                    job, &h, tree, i, row, job.values + i * w.n_features * n
-                )
-                if hf_stopped_after(w.watch, &n_steps, 0) or hf_has_stopped(w.watch):
-                    break
-            if hf_has_stopped(w.watch):
-                break
-        if hf_has_stopped(w.watch):
+    for unit in range((last - first) * w.n_trees * job.n_background):
+        i, row = first + unit // (w.n_trees * job.n_background), unit % job.n_background
+        tree = unit // job.n_background % w.n_trees
+        n_steps += 16 + _add_pair(job, &h, tree, i, row, job.values + i * w.n_features * n)
+        if hf_stopped_after(w.watch, &n_steps, 0) or hf_has_stopped(w.watch):
             break
     release(&arena)
 
@@ -558,15 +484,11 @@ cdef void _run(const Job* job) noexcept nogil:
     cdef int64_t n_units = hf_units(w.watch, (w.n_samples + n - 1) // n, threads)
     for block in prange(n_units, schedule="dynamic", num_threads=threads):
         if hf_begin(w.watch, block):
-            _run_block(job, block * n, min(block * n + n, w.n_samples))
+            if job.share != NULL:
+                _add_trees(job, block * n, min(block * n + n, w.n_samples))
+            else:
+                _add_background(job, block * n, min(block * n + n, w.n_samples))
             hf_end(w.watch)
-
-
-cdef void _run_block(const Job* job, int64_t first, int64_t last) noexcept nogil:
-    if job.share != NULL:
-        _add_trees(job, first, last)
-    else:
-        _add_background(job, first, last)
 
 
 cdef Job _job(x, forest, cnp.ndarray values, hf_watch* watch) except *:
