@@ -168,7 +168,7 @@ def _interventional(
         rows, forest, background, weight, MAX_BRANCHES, values
     ):
         raise ValueError(
-            f"forest: expected projections that need at most 2**18 = {MAX_BRANCHES} branches in a tree, got "
+            f"forest: expected projections that need at most {MAX_BRANCHES} branches in a tree, got "
             "more: the work is exponential in the features that decide a split; grow the forest on fewer "
             "features, with projections of fewer entries, or to a smaller max_depth"
         )
