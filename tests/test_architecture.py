@@ -45,7 +45,12 @@ NESTED = ["growth.by_level"]
 """Public folders of subpackages, whose names may also be those of public functions."""
 WITH_KERNELS = [name for name in SUBPACKAGES if any((PACKAGE / name).rglob("cpu.pyx"))]
 # Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
-CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
+CPU_ONLY = {
+    "co2": {"fit_oc1"},
+    "tree": {
+        "group", "quantiles", "count_neighbors", "neighbors", "shap_interventional", "shap_path_dependent",
+    },
+}  # fmt: skip
 
 
 def imported_subpackages(path):
@@ -484,7 +489,8 @@ def functions(module):
         if callable(f)
         and not isinstance(f, type)
         and not name.startswith("_")
-        and getattr(f, "__module__", None) in (module.__name__, f"{module.__name__}.cpu")
+        and getattr(f, "__module__", None)
+        in (module.__name__, f"{module.__name__}.cpu", f"{module.__name__}.shap")
     }
 
 

@@ -27,6 +27,7 @@ from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
 from .proximities import proximity
 from .refitting import leaf_counts, refit
+from .shap import ShapValues, shap_values
 from .text import to_text
 from .walks import apply, path, predict, prepare, vote_shares
 
@@ -35,6 +36,7 @@ __all__ = [
     "Interval",
     "LeafTargets",
     "Prepared",
+    "ShapValues",
     "apply",
     "check",
     "from_sklearn",
@@ -53,6 +55,7 @@ __all__ = [
     "quantiles",
     "refit",
     "save",
+    "shap_values",
     "splits",
     "to_dict",
     "to_text",

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from ..core import supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray
 from ..core.defaults import sends_missing_left
-from .complete import levels
+from .covers import covers, matrix
 from .forest import Forest, has_sets, knows_missing, trusted
-from .walks import REMEDY, apply
 
 
 def to_dict(
@@ -74,39 +72,9 @@ def to_dict(
             "forest: expected splits by thresholds, got sets of categories; SHAP's dictionaries have no "
             "such splits: grow the forest without categorical="
         )
-    x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest), remedy=REMEDY)
-    leaf = apply(forest, x)
-    if not len(x):
-        raise ValueError("x: expected at least one sample, got 0; pass samples that the forest was grown on")
-    weight = supervised.sample_weight(sample_weight, x)
-    weight, _ = supervised.scaled_weight(weight, None, weight.dtype, len(x))
-    in_tree = None if counts is None else supervised.in_bag_counts("counts", counts, *leaf.shape[::-1])
-    return _dict(forest, *_weights_and_values(forest, leaf, weight, in_tree))
-
-
-def _weights_and_values(
-    forest: Forest, leaf: IntArray, weight: FloatArray, counts: IntArray | None
-) -> tuple[FloatArray, FloatArray]:
-    """Returns the weight of the samples and the mean value in each node, both float64."""
-    start, n_trees = forest.tree_start, leaf.shape[1]
-    n_nodes = np.diff(start)
-    of_node = np.concatenate(
-        [
-            np.bincount(leaf[:, m], weight if counts is None else weight * counts[m], n_nodes[m])
-            for m in range(n_trees)
-        ]
-    )
-    value = np.zeros((len(forest.feature), forest.value.shape[1]))
-    is_leaf = np.flatnonzero(forest.feature == -1)
-    tree = np.searchsorted(start, is_leaf, side="right") - 1
-    value[is_leaf] = forest.value[(start[tree] + tree) // 2 + forest.left[is_leaf]]
-    for split in reversed(levels(forest)):
-        first = start[np.searchsorted(start, split, side="right") - 1] + forest.left[split]
-        total = of_node[first] + of_node[first + 1]
-        of_node[split] = total
-        share = np.divide(of_node[first], total, out=np.full(len(split), 0.5), where=total > 0)[:, None]
-        value[split] = share * value[first] + (1 - share) * value[first + 1]
-    return of_node, value / n_trees
+    rows = matrix("x", "n_samples", forest, x)
+    found = covers("x", forest, rows, sample_weight, counts)
+    return _dict(forest, found.weight, found.mean / forest.n_trees)
 
 
 def _dict(forest: Forest, of_node: FloatArray, value: FloatArray) -> dict[str, Any]:

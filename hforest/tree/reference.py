@@ -187,3 +187,116 @@ def neighbors(leaf, tree_start, indptr, member, n_members, least, most, row_star
         at = int(row_start[i])
         for k, (j, count) in enumerate(_nearest(row, tree_start, indptr, member, least, most)):
             indices[at + k], data[at + k] = j, count / leaf.shape[1]
+
+
+# ------------------------------------------------------------------------------------------- SHAP values
+
+
+def shap_path_dependent(x, forest, share, values):
+    """Adds path-dependent SHAP values. share: (n_nodes,), of the samples of the parent in each node."""
+    n_trees = len(forest.tree_start) - 1
+    for i, row in enumerate(x):
+        for m, root in enumerate(forest.tree_start[:-1]):
+            _add_leaves(forest, row, (int(root), m), 0, {}, share, values[i])
+        values[i] /= n_trees
+
+
+def _add_leaves(forest, row, tree, v, players, share, values):
+    # players: for each feature on the path whether the sample follows all its splits, and the product of the
+    # shares of the children there.
+    root, m = tree
+    at = root + v
+    if forest.feature[at] == -1:
+        value = forest.value[(root + m) // 2 + forest.left[at]].astype(np.float64)
+        for j, (one, zero) in players.items():
+            others = [player for other, player in players.items() if other != j]
+            values[j] += (one - zero) * _mean_of_sets(others) * value
+        return
+    j, right = int(forest.feature[at]), goes_right(forest, at, _candidate(row, at, forest))
+    one, zero = players.get(j, (1.0, 1.0))
+    for side in (0, 1):
+        child = int(forest.left[at]) + side
+        player = {j: (one * (side == right), zero * share[root + child])}
+        _add_leaves(forest, row, tree, child, {**players, **player}, share, values)
+
+
+def _mean_of_sets(players):
+    # Lundberg et al. 2020, algorithm 2: the sum over sets S of |S|! (d - |S|)! / (d + 1)! times the product
+    # of `one` over the members of S and `zero` over the others; by_size adds up sets of each size.
+    by_size = np.ones(1)
+    for one, zero in players:
+        by_size = np.append(by_size * zero, 0.0) + np.append(0.0, by_size * one)
+    d = len(players)
+    return sum(total / ((d + 1) * math.comb(d, size)) for size, total in enumerate(by_size))
+
+
+def shap_interventional(x, forest, background, weight, max_branches, values):
+    """Adds interventional SHAP values. Returns whether no tree needed more branches at projections.
+
+    weight: (n_background,), weights of the rows of the background, sum 1.
+    """
+    n_trees = len(forest.tree_start) - 1
+    for i, row in enumerate(x):
+        for m, root in enumerate(forest.tree_start[:-1]):
+            for b, other in enumerate(background):
+                left = [max_branches]
+                scale = weight[b] / n_trees
+                _add_hybrids(forest, (row, other), (int(root), m), 0, {}, scale, left, values[i])
+                if left[0] < 0:
+                    return False
+    return True
+
+
+def _add_hybrids(forest, rows, tree, v, side, scale, left, values):
+    # side: for each decided feature the row that it comes from, 0: x, 1: the background.
+    root, m = tree
+    at = root + v
+    if forest.feature[at] == -1:
+        value = scale * forest.value[(root + m) // 2 + forest.left[at]].astype(np.float64)
+        n_b = sum(side.values())
+        n_x = len(side) - n_b
+        for j, of_b in side.items():
+            # Lundberg et al. 2020, algorithm 3: v(S) is `value` if S has the n_x features, none of the n_b.
+            size = n_x - (not of_b)
+            one = 1.0 / (len(side) * math.comb(len(side) - 1, size))
+            values[j] += (-one if of_b else one) * value
+        return
+    features = _undecided(forest, at, rows, side)
+    if not features:
+        hybrid = rows[0].copy()
+        for j, of_b in side.items():
+            hybrid[j] = rows[of_b][j]
+        child = int(forest.left[at]) + int(goes_right(forest, at, _candidate(hybrid, at, forest)))
+        _add_hybrids(forest, rows, tree, child, side, scale, left, values)
+        return
+    left[0] -= forest.feature[at] == -2
+    for of_b in (0, 1) if left[0] >= 0 else ():
+        _add_hybrids(forest, rows, tree, v, {**side, features[0]: of_b}, scale, left, values)
+
+
+def _undecided(forest, at, rows, side):
+    # Returns the features without a row on which the side of a split depends, the one whose terms differ most
+    # first.
+    if forest.feature[at] >= 0:
+        j = int(forest.feature[at])
+        return [j] * (j not in side and len({goes_right(forest, at, row[j]) for row in rows}) > 1)
+    low = high = 0.0
+    gaps: dict[int, float] = {}
+    missing = set()
+    for e in range(forest.indptr[at], forest.indptr[at + 1]):
+        j = int(forest.indices[e])
+        sources = rows if j not in side else [rows[side[j]]]
+        terms = [float(forest.data[e]) * float(row[j]) for row in sources]
+        known = [term for term in terms if not math.isnan(term)]
+        if not known:
+            return []  # every hybrid sample misses a value
+        if len(known) < len(terms):
+            missing.add(j)
+        low, high = low + min(known), high + max(known)
+        if j not in side:
+            gap = math.inf if j in missing else max(known) - min(known)
+            gaps[j] = max(gap, gaps.get(j, gap))
+    ends = {goes_right(forest, at, rows[0].dtype.type(a)) for a in (low, high)}
+    if missing:
+        ends.add(goes_right(forest, at, math.nan))
+    return sorted(gaps, key=lambda j: -gaps[j]) if len(ends) > 1 else []

@@ -354,6 +354,21 @@ for _name in ("leaf_targets", "to_dict", "leaf_counts", "refit"):
     value(f"tree.{_name}.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
     value(f"tree.{_name}.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
     value(f"tree.{_name}.counts")(lambda s: growth.bootstrap_counts(len(s.argument("x")), s.n_trees, rng=0))
+
+
+@value("tree.shap_values.background")
+def _background(s: Setting) -> np.ndarray | None:
+    oblique = s.argument("forest").indptr.size > 0
+    return s.numbers(4, s.n_features) if oblique or s.flag() else None
+
+
+@value("tree.shap_values.cover")
+def _cover(s: Setting) -> np.ndarray | None:
+    return s.numbers(4, s.n_features) if s.argument("background") is None else None
+
+
+value("tree.shap_values.sample_weight")(lambda s: s.positive(4))
+options("tree.shap_values.counts", None)
 value("tree.quantiles.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
 
 

@@ -2,6 +2,7 @@
 
 cpu.pyx       the functions that `hforest.tree` calls
 prepared.pyx  forests that are packed once for many calls
+shap.pyx      Shapley values
 walk.pyx      ways of samples through packed trees
 """
 
@@ -14,6 +15,7 @@ from .cpu import (
     predict,
     quantiles,
 )
+from .shap import shap_interventional, shap_path_dependent
 
 __all__ = [
     "apply",
@@ -23,4 +25,6 @@ __all__ = [
     "neighbors",
     "predict",
     "quantiles",
+    "shap_interventional",
+    "shap_path_dependent",
 ]
