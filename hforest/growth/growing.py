@@ -9,6 +9,7 @@ from ..core.aliases import (
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -48,7 +49,7 @@ def grow(
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     task: Task = "classification",
-    n_classes: int | None = None,
+    n_classes: Classes = None,
     first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
@@ -73,10 +74,10 @@ def grow(
         integers of up to 16 bits, float16 and float32 are computed in float32, other dtypes in float64.
         `hforest.samples` says which columns are categories, bins them, reads windows in place, and encodes
         samples once for several forests.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+    y : (n_samples,) or (n_samples, n_outputs) array-like of labels or targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
         absolute value at most 1e100 and in the range of the trees' dtype. To number other labels use
-        ``numpy.unique(y, return_inverse=True)[1]``. Windows are for classification only.
+        ``numpy.unique(y, return_inverse=True)[1]``. Windows are for classification by one label only.
     n_trees : int
         Number of trees, 1 to 2**20.
     **settings
@@ -86,8 +87,9 @@ def grow(
     -------
     Forest
         Forest in the dtype in which x is computed, float32 or float64; leaf values are shares of the classes,
-        or mean targets. It predicts rows of any real dtype, which are converted to its own. A projection onto
-        one feature is stored as that feature.
+        or mean targets. Shares of several labels a sample are side by side, divided by `class_start`. It
+        predicts rows of any real dtype, which are converted to its own. A projection onto one feature is
+        stored as that feature.
 
     Raises
     ------

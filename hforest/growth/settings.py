@@ -5,12 +5,13 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, class_weights, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -45,7 +46,7 @@ class TreeSettings(Limits, total=False):
     sample_weight: ArrayLike | None
     criterion: Criterion | None
     task: Task
-    n_classes: int | None
+    n_classes: Classes
     first_tree: int
     progress: Progress
     rng: Rng
@@ -84,9 +85,11 @@ class Settings(TreeSettings, total=False):
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1.
+        Factors of the sample weights of each class, by default 1. Of several labels a list of such values,
+        which are multiplied.
     criterion : "gini", "entropy", "log_loss" or "squared_error", optional
         Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
+        Of several labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -101,9 +104,9 @@ class Settings(TreeSettings, total=False):
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
-    n_classes : int, optional
+    n_classes : int or sequence of ints, optional
         Number of classes in a classification; by default the largest label plus 1, and every class must
-        occur.
+        occur. With several labels a sample a sequence has the number of each label.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
@@ -237,7 +240,7 @@ def check_objective(
     n_samples: int,
     *,
     task: Task,
-    n_classes: int | None,
+    n_classes: Classes,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
     criterion: Criterion | None,
@@ -249,14 +252,21 @@ def check_objective(
     `dtype` is that of the forest.
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
-    target = supervised.target(y, n_samples, task, n_classes, most)
+    target = several.target_or_several(y, n_samples, task, n_classes, most)
     check.same_device(x=beside, y=target.y)
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = supervised.class_weight(class_weight, target, weight)
+        weight = class_weights.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    return Objective(target, weight, supervised.criterion(criterion, task), limits)
+    number = supervised.criterion(criterion, task)
+    if target.class_start is not None:
+        check.require(
+            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
+            "pass None, or grow a forest for each label",
+        )  # fmt: skip
+        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
+    return Objective(target, weight, number, limits)
 
 
 def check_growth(
@@ -280,6 +290,10 @@ def check_growth(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
         sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
         limits=limits, dtype=samples.dtype,
+    )  # fmt: skip
+    check.require(
+        not samples.are_windows or objective.target.class_start is None, "y",
+        "one label a sample for windows", "several labels", "copy the windows into an array",
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     # Gains in the dtype must be in range.

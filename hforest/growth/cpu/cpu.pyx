@@ -303,7 +303,7 @@ cdef hf_roots _roots(roots):
 cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     # Returns the task of a batch of trees, without its source.
     cdef hf_task t
-    labels, targets, n_outputs = objective.target
+    labels, targets, n_outputs, _ = objective.target
     t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
     t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)

@@ -127,7 +127,7 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
 
     projected, has_defaults: whether they have projections, and were grown on missing values or categories.
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
+    (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
