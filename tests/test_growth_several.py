@@ -8,7 +8,6 @@ import scipy.sparse
 from conftest import assert_same_bits
 from conftest import refused as refuses
 from growers import KINDS, both, make
-from sklearn.tree import DecisionTreeClassifier
 
 import hforest
 from hforest import tree
@@ -43,11 +42,12 @@ def unequal(f, t, a=0, i=0):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_trees_are_those_of_scikit_learn(seed):
+    sklearn_tree = pytest.importorskip("sklearn.tree")
     x, y = data(1000, seed, np.float32)
     weight = np.random.default_rng(seed).uniform(0.5, 1.5, len(x))  # no ties
     settings = {"min_samples_leaf": 20, "sample_weight": weight}
     f = hforest.grow(x, y, 1, bootstrap=False, max_features=None, rng=0, **settings)
-    model = DecisionTreeClassifier(min_samples_leaf=20).fit(x, y, weight)
+    model = sklearn_tree.DecisionTreeClassifier(min_samples_leaf=20).fit(x, y, weight)
     assert len(f.feature) > 60
     assert unequal(f, model.tree_) is None
     np.testing.assert_array_equal(f.class_start, [0, 2, 5, 7])

@@ -13,14 +13,14 @@ import numpy as np
 from . import check
 from .aliases import Array, ArrayLike, Classes, IntArray, Task
 from .dispatch import array_module
-from .supervised import MAX_CLASSES, MAX_WEIGHT, Target, as_given, labels, target
+from .supervised import MAX_CLASSES, MAX_WEIGHT, TASKS, Target, as_given, labels, target
 
 
 def target_or_several(
     y: ArrayLike, n: int, task: Task, n_classes: Classes, most: float = MAX_WEIGHT
 ) -> Target:
     """Returns what `supervised.target` returns, and for labels (n_samples, n_labels) their indicators."""
-    if task == "classification":
+    if check.choice("task", task, TASKS) == "classification":
         given = as_given("y", y)
         if given.ndim == 2 and given.shape[1] > 1:
             return _indicators(given, n, n_classes)

@@ -125,6 +125,9 @@ class Estimator(BaseEstimator):
     _finite: ClassVar[bool | str] = True
     """Values of samples: True for numbers alone, "allow-nan" for missing values, too."""
 
+    _several: ClassVar[bool] = False
+    """Whether a classifier takes several labels a sample."""
+
     _sparse: ClassVar[list[str] | bool] = False
     """Formats of sparse matrices that need no conversion."""
 

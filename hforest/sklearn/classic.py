@@ -54,7 +54,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
         Whether to score out-of-bag predictions: by accuracy (a regressor by R2), or by
         ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight. Of several
+        labels a sample a list of mappings, whose factors are multiplied.
     n_jobs : int, optional
         Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
         default is `hforest.get_num_threads()`.
@@ -66,9 +67,11 @@ class RandomForestClassifier(Classifier, _ByColumns):
     forest_ : hforest.tree.Forest
         The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels in ascending order.
+        Labels in ascending order; of several labels a sample a list of such arrays.
     n_classes_ : int
-        Number of classes.
+        Number of classes; of several labels a list.
+    n_outputs_ : int
+        Number of labels a sample.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
@@ -78,7 +81,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
     oob_score_ : float
         Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`. Of several
+        labels (n_samples, n_classes, n_outputs), with zeros for classes that a label does not have.
 
     Examples
     --------
@@ -90,7 +94,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     (np.int64(0), True)
     """
 
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -137,7 +141,7 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     bootstrap: bool = False
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -182,7 +186,7 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
     bootstrap: bool = False
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
