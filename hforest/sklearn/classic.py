@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
 from .grown import BootstrapForest
-from .targets import Classifier, Regressor
+from .intervals import ForestRegressor
+from .targets import Classifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -53,6 +54,12 @@ class RandomForestClassifier(Classifier, _ByColumns):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy (a regressor by R2), or by
         ``oob_score(y, predicted)``.
+    warm_start : bool
+        Whether `fit` keeps the trees of an earlier fit and grows those that `n_estimators` has beyond them.
+        On the same samples the forest is that of one fit, whatever `random_state` is.
+    importance_type : "gain", "mdi_oob" or "ufi"
+        What `feature_importances_` are: shares of the gain, or `hforest.stats.oob_importance` by this
+        measure, from out-of-bag samples, which `fit` then computes.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight. Of several
         labels a sample a list of mappings, whose factors are multiplied.
@@ -77,7 +84,12 @@ class RandomForestClassifier(Classifier, _ByColumns):
     feature_names_in_ : (n_features_in_,) array of str
         Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
+        Share of each feature in the total gain of all splits; see `importance_type`.
+    estimators_ : sequence of estimators
+        The trees, each as a fitted estimator of one tree, made at access. ``len(model)``, ``model[0]`` and
+        loops over the estimator are those of `estimators_`.
+    estimators_samples_ : list of arrays of int32
+        Samples that each tree drew, ascending.
     oob_score_ : float
         Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
@@ -98,13 +110,20 @@ class RandomForestClassifier(Classifier, _ByColumns):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestRegressor(Regressor, _ByColumns):
+class RandomForestRegressor(ForestRegressor, _ByColumns):
     """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
-    Parameters and attributes: see `RandomForestClassifier`.
+    Other parameters and attributes: see `RandomForestClassifier`.
+
+    Parameters
+    ----------
+    leaf_targets : bool
+        Whether `fit` keeps the targets in the leaves, which `quantiles` reads: 4 bytes per sample and tree.
 
     Attributes
     ----------
+    leaf_targets_ : hforest.tree.LeafTargets
+        Targets in the leaves; set with `leaf_targets`.
     n_outputs_ : int
         Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
@@ -145,7 +164,7 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesRegressor(Regressor, _ByColumns):
+class ExtraTreesRegressor(ForestRegressor, _ByColumns):
     """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
     Parameters and attributes: see `RandomForestRegressor`.
@@ -190,7 +209,7 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CompletelyRandomForestRegressor(Regressor, BootstrapForest):
+class CompletelyRandomForestRegressor(ForestRegressor, BootstrapForest):
     """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
     Parameters and attributes: see `RandomForestRegressor`.

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import check, class_weights, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
+from ..core.keywords import answered
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import converted, learned, stacked, warn
@@ -120,6 +121,7 @@ def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> li
     return [np.sort(order[size * (i % n_parts) :][:size]) for i in range(n_members)]
 
 
+@answered
 @one_blas_thread()
 def fit(
     x: ArrayLike,
