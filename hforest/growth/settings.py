@@ -85,8 +85,9 @@ class Settings(TreeSettings, total=False):
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class, by default 1.
-    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
-        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
+    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+        Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float

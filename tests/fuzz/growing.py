@@ -107,7 +107,9 @@ def _class_weight(s: Setting) -> Any:
 
 @value("criterion")
 def _criterion(s: Setting) -> Any:
-    return s.choice((None, "squared_error") if _regression(s) else ("gini", "entropy", None))
+    return s.choice(
+        (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
+    )
 
 
 @value("bootstrap")
