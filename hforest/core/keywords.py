@@ -15,6 +15,7 @@ COUNTERPARTS = {
     "n_estimators": "n_trees",
     "random_state": "rng",
     "verbose": "progress",
+    **dict.fromkeys(("monotone_constraints", "monotonic_constraints"), "monotonic_cst"),
     "n_jobs": "hforest.set_num_threads",
     "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
     "oob_score": "hforest.tree.out_of_bag",

@@ -100,6 +100,9 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
+        For at most two classes or one target, and features that are numbers; on NumPy arrays.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
@@ -124,6 +127,7 @@ class Settings(TreeSettings, total=False):
     bootstrap: Bootstrap
     y_order: ArrayLike | None
     class_weight: ClassWeight
+    monotonic_cst: ArrayLike | None
 
 
 class Growth(NamedTuple):
@@ -232,6 +236,35 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
+def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any) -> IntArray | None:
+    """Returns the signs of monotonic constraints as int32; None if there are none."""
+    if constraints is None:
+        return None
+    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    check.on_cpu(monotonic_cst=constraints)
+    check.require(
+        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
+        "pass cupy.asnumpy(x)", TypeError,
+    )  # fmt: skip
+    signs = supervised.real(name, constraints)
+    check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
+    for sign in signs:
+        check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
+    most = 2 if target.targets is None else 1
+    check.require(
+        target.n_outputs <= most, name, "None with several targets or more than two classes",
+        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+    )  # fmt: skip
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+        check.require(
+            signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
+            "pass 0 there: categories have no order",
+        )  # fmt: skip
+    return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -269,6 +302,7 @@ def check_growth(
     bootstrap: Bootstrap,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
+    monotonic_cst: ArrayLike | None,
     **settings: Unpack[TreeSettings],
 ) -> Growth:
     """Returns the checked arguments of `hforest.grow`."""
@@ -290,7 +324,8 @@ def check_growth(
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
+    monotonic = check_monotonic(monotonic_cst, samples, objective.target)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )

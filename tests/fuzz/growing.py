@@ -171,6 +171,16 @@ def _max_features(s: Setting) -> Any:
 
 
 options("growth.splitter", "best", "random")
+
+
+@value("monotonic_cst")
+def _signs(s: Setting) -> Any:
+    x, y = s.argument("x"), np.asarray(s.argument("y"))
+    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
+    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+
+
 options("growth.n_draws", None, 1, 7)
 
 
