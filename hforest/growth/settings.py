@@ -87,9 +87,10 @@ class Settings(TreeSettings, total=False):
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class, by default 1. Of several labels a list of such values,
         which are multiplied.
-    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
-        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
-        Of several labels, by "gini" alone, or of several targets it is the sum of theirs.
+    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+        Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. Of several
+        labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -102,6 +103,9 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
+        For at most two classes or one target, and features that are numbers; on NumPy arrays.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int or sequence of ints, optional
@@ -126,6 +130,7 @@ class Settings(TreeSettings, total=False):
     bootstrap: Bootstrap
     y_order: ArrayLike | None
     class_weight: ClassWeight
+    monotonic_cst: ArrayLike | None
 
 
 class Growth(NamedTuple):
@@ -234,6 +239,35 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
+def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any) -> IntArray | None:
+    """Returns the signs of monotonic constraints as int32; None if there are none."""
+    if constraints is None:
+        return None
+    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    check.on_cpu(monotonic_cst=constraints)
+    check.require(
+        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
+        "pass cupy.asnumpy(x)", TypeError,
+    )  # fmt: skip
+    signs = supervised.real(name, constraints)
+    check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
+    for sign in signs:
+        check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
+    most = 2 if target.targets is None else 1
+    check.require(
+        target.n_outputs <= most, name, "None with several targets or more than two classes",
+        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+    )  # fmt: skip
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+        check.require(
+            signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
+            "pass 0 there: categories have no order",
+        )  # fmt: skip
+    return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -278,6 +312,7 @@ def check_growth(
     bootstrap: Bootstrap,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
+    monotonic_cst: ArrayLike | None,
     **settings: Unpack[TreeSettings],
 ) -> Growth:
     """Returns the checked arguments of `hforest.grow`."""
@@ -303,7 +338,8 @@ def check_growth(
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
+    monotonic = check_monotonic(monotonic_cst, samples, objective.target)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )

@@ -74,6 +74,8 @@ class Objective(NamedTuple):
     limits: Limits
     scale: int = 0
     """Gains are multiplied by 2**scale."""
+    monotonic: IntArray | None = None
+    """(n_features,) int32: the sign of the monotonic constraint of each feature, or 0."""
 
 
 class RootUnits(NamedTuple):

@@ -18,6 +18,7 @@ class _ByColumns(BootstrapForest):
     max_features: MaxFeatures = "sqrt"
     min_impurity_decrease: float = 0.0
     max_bins: int | None = None
+    monotonic_cst: ArrayLike | None = None
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
 
 
@@ -31,7 +32,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error" or "friedman_mse"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
@@ -39,6 +40,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
     max_bins : int, optional
         Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
         are compared (exact).
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        Signs of features with which predictions must rise (1) or fall (-1); see `hforest.growth.Settings`.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
         "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by

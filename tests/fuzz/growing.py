@@ -130,7 +130,9 @@ def _class_weight(s: Setting) -> Any:
 def _criterion(s: Setting) -> Any:
     if _several(s):
         return s.choice(("gini", None))
-    return s.choice((None, "squared_error") if _regression(s) else ("gini", "entropy", None))
+    return s.choice(
+        (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
+    )
 
 
 @value("bootstrap")
@@ -192,6 +194,16 @@ def _max_features(s: Setting) -> Any:
 
 
 options("growth.splitter", "best", "random")
+
+
+@value("monotonic_cst")
+def _signs(s: Setting) -> Any:
+    x, y = s.argument("x"), np.asarray(s.argument("y"))
+    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
+    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+
+
 options("growth.n_draws", None, 1, 7)
 
 
