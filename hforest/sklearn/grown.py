@@ -60,8 +60,8 @@ def _range(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Returns whether two values are equal: arrays, tuples of them, or others."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
+    """Returns whether two values are equal: arrays, tuples or lists of them, or others."""
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(np.array_equal(a, b))
 
