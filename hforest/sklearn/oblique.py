@@ -95,7 +95,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     True
     """
 
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -140,7 +140,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     True
     """
 
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
