@@ -84,8 +84,9 @@ class Settings(TreeSettings, total=False):
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1. Of several labels a list of such values,
+    class_weight : "balanced", "balanced_subsample", mapping, or (n_classes,) array-like, optional
+        Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
         which are multiplied.
     criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
@@ -150,6 +151,8 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
+    balances: bool = False
+    """Whether the classes have equal weight in each tree."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -321,16 +324,20 @@ def check_growth(
     limits = check_limits(settings, len(samples))
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    balances = class_weights.are_of_trees(class_weight)
+    if balances and bootstrap is False:  # trees of all samples have the same weights
+        balances, class_weight = False, "balanced"
     objective = check_objective(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
-        sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
-        limits=limits, dtype=samples.dtype,
+        sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
+        criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
+    class_weights.check_labels(class_weight, objective.target)
     check.require(
         not samples.are_windows or objective.target.class_start is None, "y",
         "one label a sample for windows", "several labels", "copy the windows into an array",
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     # Gains in the dtype must be in range.
     _, scale = supervised.scaled_weight(
         objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
@@ -341,8 +348,9 @@ def check_growth(
     monotonic = check_monotonic(monotonic_cst, samples, objective.target)
     objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
-        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
-    )
+        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
+        balances=balances,
+    )  # fmt: skip
 
 
 def check_candidates(

@@ -119,6 +119,9 @@ class Batch(NamedTuple):
     """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None. Only on the CPU."""
     order: IntArray | None = None
     """(n_trees, n_samples) int32: sample whose label or target each one has; None: itself. CPU only."""
+    weight: FloatArray | None = None
+    """(n_trees, n_samples) float64: sample weights times in-bag counts of each tree, in place of the weights
+    of the objective; `counts` is None."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, OUT: leaf of each sample that a tree takes. Only the CPU backend writes
     it, and not for windows."""

@@ -120,10 +120,11 @@ def _class_weight(s: Setting) -> Any:
     if _regression(s):
         return None
     if _several(s):
-        return s.choice((None, "balanced", [None, {0: 2}]))
+        return s.choice((None, "balanced", "balanced_subsample", [None, {0: 2}]))
     n_classes = s.argument("n_classes") or len(np.unique(s.argument("y")))
     ones = dict.fromkeys(range(n_classes), 1.5)
-    return s.choice((None, "balanced", ones, np.full(n_classes, 2.0)))
+    words = ("balanced", *["balanced_subsample"] * (s.target.name in _OF_SEVERAL))
+    return s.choice((None, *words, ones, np.full(n_classes, 2.0)))
 
 
 @value("criterion")

@@ -366,6 +366,21 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     return c
 
 
+cdef bint _grow_tree(
+    const hf_task* t, const double* weight, int64_t number, const int32_t* counts, const int32_t* order,
+    hf_tree* tree
+) noexcept nogil:
+    # Grows a tree; returns whether there was memory.
+    #
+    # weight  IN (t.n,)  in place of t.weight, or NULL
+    cdef hf_task own
+    if weight == NULL:
+        return grow_tree(t, number, counts, order, tree)
+    own = t[0]
+    own.weight = weight
+    return grow_tree(&own, number, counts, order, tree)
+
+
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
@@ -373,7 +388,9 @@ cdef object grow_trees(hf_task* t, batch):
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef const int32_t* order = start_of_rows[int32_t](batch.order)
+    cdef const double* weight = start_of_rows[double](batch.weight)
     cdef int64_t counts_size = t.n if counts != NULL else 0, order_size = t.n if order != NULL else 0
+    cdef int64_t weight_size = t.n if weight != NULL else 0
     cdef int32_t[:, ::1] reached = batch.reached
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
@@ -385,8 +402,9 @@ cdef object grow_trees(hf_task* t, batch):
     n_units = hf_units(&watch, n_trees, threads)
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
-            if not grow_tree(
-                t, first + m, counts + m * counts_size, order + m * order_size, <hf_tree*> at[m]
+            if not _grow_tree(
+                t, weight + m * weight_size, first + m, counts + m * counts_size, order + m * order_size,
+                <hf_tree*> at[m],
             ):
                 hf_stop(&watch)
             hf_end(&watch)

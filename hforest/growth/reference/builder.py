@@ -138,6 +138,8 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
             weight = in_bag_weight(sample_weight, batch.counts, m)
+            if batch.weight is not None:
+                weight = batch.weight[m]
             root = tree_key(batch.seed, batch.first + m), 0, None, None
         else:
             roots = batch.roots
