@@ -37,6 +37,7 @@ class Limits(TypedDict, total=False):
     min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
+    max_leaf_nodes: int | None
 
 
 class TreeSettings(Limits, total=False):
@@ -99,6 +100,9 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    max_leaf_nodes : int, optional
+        Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
+        greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
