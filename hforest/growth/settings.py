@@ -38,6 +38,7 @@ class Limits(TypedDict, total=False):
     min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
+    max_leaf_nodes: int | None
 
 
 class TreeSettings(Limits, total=False):
@@ -107,6 +108,9 @@ class Settings(TreeSettings, total=False):
     monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
         1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
         For at most two classes or one target, and features that are numbers; on NumPy arrays.
+    max_leaf_nodes : int, optional
+        Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
+        greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int or sequence of ints, optional

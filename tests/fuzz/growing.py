@@ -56,6 +56,7 @@ options("first_row", 0, 3)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
 options("min_impurity_decrease", 0.0, 0.1)
+options("max_leaf_nodes", None, 2, 5)
 options("min_weight_fraction_leaf", 0.0, 0.2)
 options("co2.max_features", None, "n**0.6", "sqrt", 1, 0.5)
 
