@@ -25,6 +25,7 @@ COUNTERPARTS = {
     **dict.fromkeys(("min_child_samples", "min_data_in_leaf"), "min_samples_leaf"),
     **dict.fromkeys(("gamma", "min_split_gain"), "min_impurity_decrease"),
     "warm_start": "first_tree, then hforest.tree.join",
+    **dict.fromkeys(("monotone_constraints", "monotonic_constraints"), "monotonic_cst"),
     "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
     "oob_score": "hforest.tree.out_of_bag",
     **dict.fromkeys(

@@ -23,7 +23,7 @@ CRITERIA = (
 )
 
 
-NAMES = {"log_loss": "entropy"}
+NAMES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 """Other names of criteria."""
 
 

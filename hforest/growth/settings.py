@@ -5,12 +5,13 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, class_weights, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -45,7 +46,7 @@ class TreeSettings(Limits, total=False):
     sample_weight: ArrayLike | None
     criterion: Criterion | None
     task: Task
-    n_classes: int | None
+    n_classes: Classes
     first_tree: int
     progress: Progress
     rng: Rng
@@ -84,9 +85,12 @@ class Settings(TreeSettings, total=False):
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1.
-    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
-        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
+        Factors of the sample weights of each class, by default 1. Of several labels a list of such values,
+        which are multiplied.
+    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+        Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. Of several
+        labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -99,11 +103,14 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
+        For at most two classes or one target, and features that are numbers; on NumPy arrays.
     task : "classification" or "regression"
         Whether y holds labels or targets.
-    n_classes : int, optional
+    n_classes : int or sequence of ints, optional
         Number of classes in a classification; by default the largest label plus 1, and every class must
-        occur.
+        occur. With several labels a sample a sequence has the number of each label.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
@@ -123,6 +130,7 @@ class Settings(TreeSettings, total=False):
     bootstrap: Bootstrap
     y_order: ArrayLike | None
     class_weight: ClassWeight
+    monotonic_cst: ArrayLike | None
 
 
 class Growth(NamedTuple):
@@ -231,13 +239,42 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
+def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any) -> IntArray | None:
+    """Returns the signs of monotonic constraints as int32; None if there are none."""
+    if constraints is None:
+        return None
+    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    check.on_cpu(monotonic_cst=constraints)
+    check.require(
+        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
+        "pass cupy.asnumpy(x)", TypeError,
+    )  # fmt: skip
+    signs = supervised.real(name, constraints)
+    check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
+    for sign in signs:
+        check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
+    most = 2 if target.targets is None else 1
+    check.require(
+        target.n_outputs <= most, name, "None with several targets or more than two classes",
+        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+    )  # fmt: skip
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+        check.require(
+            signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
+            "pass 0 there: categories have no order",
+        )  # fmt: skip
+    return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
     n_samples: int,
     *,
     task: Task,
-    n_classes: int | None,
+    n_classes: Classes,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
     criterion: Criterion | None,
@@ -249,14 +286,21 @@ def check_objective(
     `dtype` is that of the forest.
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
-    target = supervised.target(y, n_samples, task, n_classes, most)
+    target = several.target_or_several(y, n_samples, task, n_classes, most)
     check.same_device(x=beside, y=target.y)
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = supervised.class_weight(class_weight, target, weight)
+        weight = class_weights.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    return Objective(target, weight, supervised.criterion(criterion, task), limits)
+    number = supervised.criterion(criterion, task)
+    if target.class_start is not None:
+        check.require(
+            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
+            "pass None, or grow a forest for each label",
+        )  # fmt: skip
+        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
+    return Objective(target, weight, number, limits)
 
 
 def check_growth(
@@ -268,6 +312,7 @@ def check_growth(
     bootstrap: Bootstrap,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
+    monotonic_cst: ArrayLike | None,
     **settings: Unpack[TreeSettings],
 ) -> Growth:
     """Returns the checked arguments of `hforest.grow`."""
@@ -281,6 +326,10 @@ def check_growth(
         sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
         limits=limits, dtype=samples.dtype,
     )  # fmt: skip
+    check.require(
+        not samples.are_windows or objective.target.class_start is None, "y",
+        "one label a sample for windows", "several labels", "copy the windows into an array",
+    )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     # Gains in the dtype must be in range.
     _, scale = supervised.scaled_weight(
@@ -289,7 +338,8 @@ def check_growth(
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
+    monotonic = check_monotonic(monotonic_cst, samples, objective.target)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )

@@ -9,7 +9,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
 from ..tree import Forest
-from ..tree.forest import LEAF_FIELDS, OPTIONAL
+from ..tree.forest import LEAF_FIELDS, ROUTES
 
 NO_DEFAULTS = check.NO_DEFAULTS
 
@@ -52,11 +52,16 @@ class Trees(NamedTuple):
     category_bits: IntArray = NO_DEFAULTS[2]
 
 
-def as_forest(trees: Trees, n_features: int) -> Forest:
-    """Returns trees as a forest of samples of n_features columns."""
+def as_forest(trees: Trees, n_features: int, class_start: IntArray | None = None) -> Forest:
+    """Returns trees as a forest of samples of n_features columns.
+
+    class_start: that of a `supervised.Target`.
+    """
     xp = array_module(trees.feature)
     rows = trees.value.reshape(len(trees.value), len(LEAF_FIELDS), -1)
     of_leaves = {name: xp.ascontiguousarray(rows[:, i]) for i, name in enumerate(LEAF_FIELDS)}
+    if class_start is not None:
+        of_leaves["class_start"] = class_start.copy()
     return Forest(**{**trees._asdict(), **of_leaves, "n_features": xp.array(n_features, np.int64)})
 
 
@@ -69,6 +74,8 @@ class Objective(NamedTuple):
     limits: Limits
     scale: int = 0
     """Gains are multiplied by 2**scale."""
+    monotonic: IntArray | None = None
+    """(n_features,) int32: the sign of the monotonic constraint of each feature, or 0."""
 
 
 class RootUnits(NamedTuple):
@@ -132,7 +139,7 @@ def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
         entries[1:] = np.cumsum([len(cast(Array, tree.indices)) for tree in trees])
         starts = [cast(Array, t.first_entry) + first for t, first in zip(trees, entries, strict=False)]
         indptr = xp.concatenate([*starts, xp.asarray(entries[-1:])])
-    defaults: dict[str, Array] = dict(zip(OPTIONAL, map(xp.asarray, NO_DEFAULTS), strict=True))
+    defaults: dict[str, Array] = dict(zip(ROUTES, map(xp.asarray, NO_DEFAULTS), strict=True))
     defaults["default_left"] = whole("default_left")
     if trees[0].words is not None:
         words = whole("words")

@@ -79,8 +79,9 @@ def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
     """Returns trees of `in_batches` as a forest."""
     samples = growth.samples
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    arrays = backend.joined(trees, growth.objective.target.n_outputs, samples.dtype, projected)
-    return as_forest(arrays, samples.shape[1])
+    target = growth.objective.target
+    arrays = backend.joined(trees, target.n_outputs, samples.dtype, projected)
+    return as_forest(arrays, samples.shape[1], target.class_start)
 
 
 def on_projections(growth: Growth, distribution: Distribution, *, n_projections: int) -> GrowSome:

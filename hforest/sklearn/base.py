@@ -134,6 +134,9 @@ class Estimator(BaseEstimator):
     _finite: ClassVar[bool | str] = True
     """Values of samples: True for numbers alone, "allow-nan" for missing values, too."""
 
+    _several: ClassVar[bool] = False
+    """Whether a classifier takes several labels a sample."""
+
     _sparse: ClassVar[list[str] | bool] = False
     """Formats of sparse matrices that need no conversion."""
 
@@ -226,8 +229,6 @@ class Estimator(BaseEstimator):
 
         A table has other columns than numbers, or is read by `categorical_features="from_dtype"`.
         """
-        if any(map(issparse, y)):
-            raise TypeError("y: expected an array, got a sparse matrix; pass y.toarray()")
         if reset:
             word = getattr(self, "categorical_features", None)
             self.columns_: Any = None

@@ -18,6 +18,7 @@ class _ByColumns(BootstrapForest):
     max_features: MaxFeatures = "sqrt"
     min_impurity_decrease: float = 0.0
     max_bins: int | None = None
+    monotonic_cst: ArrayLike | None = None
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
 
 
@@ -31,7 +32,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error" or "friedman_mse"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
@@ -39,6 +40,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
     max_bins : int, optional
         Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
         are compared (exact).
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        Signs of features with which predictions must rise (1) or fall (-1); see `hforest.growth.Settings`.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
         "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
@@ -61,7 +64,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
         What `feature_importances_` are: shares of the gain, or `hforest.stats.oob_importance` by this
         measure, from out-of-bag samples, which `fit` then computes.
     class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight. Of several
+        labels a sample a list of mappings, whose factors are multiplied.
     n_jobs : int, optional
         Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
         default is `hforest.get_num_threads()`.
@@ -73,9 +77,11 @@ class RandomForestClassifier(Classifier, _ByColumns):
     forest_ : hforest.tree.Forest
         The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels in ascending order.
+        Labels in ascending order; of several labels a sample a list of such arrays.
     n_classes_ : int
-        Number of classes.
+        Number of classes; of several labels a list.
+    n_outputs_ : int
+        Number of labels a sample.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
@@ -90,7 +96,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
     oob_score_ : float
         Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`. Of several
+        labels (n_samples, n_classes, n_outputs), with zeros for classes that a label does not have.
 
     Examples
     --------
@@ -102,7 +109,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     (np.int64(0), True)
     """
 
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -156,7 +163,7 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     bootstrap: bool = False
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -201,7 +208,7 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
     bootstrap: bool = False
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,6 +18,7 @@ class _CO2(BootstrapForest):
     _function = staticmethod(co2.grow)
     _finite = True
     _sparse = False
+    _several = False
     _names: ClassVar[Mapping[str, str]] = {**BootstrapForest._names, "learning_rate": "lr"}
 
     n_estimators: int = field(default=30, kw_only=False)

@@ -146,8 +146,8 @@ class GrownForest(Estimator):
         X : (n_samples, n_features) array-like of real numbers
             An array, a pandas or polars DataFrame, or a sparse matrix. Values are finite, or NaN where
             missing. CO2 forests accept neither NaN nor sparse matrices.
-        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            Labels or targets.
+        y : (n_samples,) or (n_samples, n_outputs) array-like of labels or targets
+            Labels or targets; several labels a sample are for trees that `hforest.grow` grows.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 
@@ -348,7 +348,7 @@ class GrownForest(Estimator):
             )
         metric = self.oob_score if callable(self.oob_score) else self._metric
         answers = self._answers(outputs[seen])
-        true = self.classes_[y[seen]] if hasattr(self, "classes_") else y[seen]
+        true = self._labels(y[seen]) if hasattr(self, "classes_") else y[seen]
         self.oob_score_ = float(metric(true, answers)) if seen.any() else np.nan
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
@@ -400,6 +400,8 @@ class GrownForest(Estimator):
 @dataclass(kw_only=True, eq=False, repr=False)
 class BootstrapForest(GrownForest):
     """Grown forests whose trees may draw samples with replacement."""
+
+    _several: ClassVar[bool] = True
 
     bootstrap: bool = True
     max_samples: int | float | None = None

@@ -303,11 +303,13 @@ cdef hf_roots _roots(roots):
 cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     # Returns the task of a batch of trees, without its source.
     cdef hf_task t
-    labels, targets, n_outputs = objective.target
+    labels, targets, n_outputs, _ = objective.target
     t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
     t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, objective.criterion, False, n_candidates
+    t.n_outputs, t.criterion, t.n_candidates = n_outputs, objective.criterion, n_candidates
+    t.monotonic = start[int32_t](objective.monotonic)
+    t.in_terms = t.monotonic != NULL
     t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = objective.limits

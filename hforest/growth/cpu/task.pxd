@@ -93,6 +93,9 @@ cdef struct hf_pending:
     int64_t at         # number of the node in the depth-first tree
     const hf_units* unit  # HF_TERMS
     int kept           # number of its histogram of all columns (term_histogram.pyx); -1: none
+    # With monotonic constraints: bounds of the means, or of the shares of the second class, of its leaves.
+    double lower
+    double upper
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -185,12 +188,13 @@ cdef struct hf_task:
     int path                # vector path
     const int32_t* labels   # (n,), or NULL
     const double* targets   # (n, n_outputs), or NULL
+    const int32_t* monotonic  # (n_columns,) sign of the monotonic constraint of each column; NULL: none
     const double* weight    # (n,)  before multiplication with in-bag counts
     const int64_t* base     # (n,)  position of a sample's bins, or NULL
     int64_t n_outputs
     int criterion
     bint has_defaults       # trees handle missing values or categories
-    bint in_terms           # samples are terms even where keys would do
+    bint in_terms           # samples are terms even where keys would do; with monotonic constraints
     int scale               # gains are multiplied by 2**scale
     int64_t n_candidates
     int64_t max_depth
@@ -247,6 +251,8 @@ cdef struct hf_workspace:
     int64_t pending_capacity
     double root_weight
     double least_weight     # least weight of each side of a split
+    const hf_pending* node  # with monotonic constraints: the node whose splits are scored,
+    int sign                # and the sign of the column that is scored; 0: any split is allowed
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
     uint8_t* bucket         # (n,)  histograms with buckets: place of the bucket of each sample's bin

@@ -241,9 +241,9 @@ def _collect(
         default_left = joined("default_left")[order]
     else:
         count = joined("count")[order]
-        children = xp.where(is_leaf, 0, xp.asarray(starts)[of_tree] + left)
-        default_left = larger_left(count[children], count[children + 1])
-        default_left[is_leaf] = 0
+        default_left = xp.zeros(len(order), np.uint8)
+        children = (xp.asarray(starts)[of_tree] + left)[~is_leaf]
+        default_left[~is_leaf] = larger_left(count[children], count[children + 1])
     n_words, word = _words(task, levels, order)
     word_starts = np.zeros(n_trees + 1, np.int64)
     if len(word):

@@ -4,6 +4,8 @@ Forest; Perry et al. 2019, Alg. 1).
 A candidate source is a function split(node, key) that returns None or a `Split` (sources.py).
 """
 
+import math
+
 import numpy as np
 
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
@@ -46,13 +48,13 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
         unit = with_samples(unit, {s: float(tree.weight[s]) for s in samples}, tree.targets)
     if root_weight is None:
         root_weight = Node(tree, samples, unit).weight
-    pending = [(samples, root_key, root_depth, unit)]
+    pending = [(samples, root_key, root_depth, unit, (-math.inf, math.inf))]
     tree.least_weight = min_weight_fraction_leaf * root_weight
     least_size = max(2, min_samples_split, 2 * min_samples_leaf)
     v = 0
     while v < len(pending):  # breadth-first
-        samples, key, depth, unit = pending[v]
-        node, best = Node(tree, samples, unit), None
+        samples, key, depth, unit, bounds = pending[v]
+        node, best = Node(tree, samples, unit, bounds), None
         if not (tree.is_pure(samples) or len(samples) < least_size or depth >= max_depth):
             best = split(node, key)
         if best is None or best.gain / root_weight < min_impurity_decrease:
@@ -75,8 +77,12 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
             defaults[v] = bits
             if best.categories is not None:
                 sets[v] = bit_set(best.categories, best.others, sends_unknown_left(bits))
-            for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
-                pending.append((side, child, depth + 1, node.unit))
+            of_children = (bounds, bounds)
+            # A split of missing values from all others orders no values.
+            if tree.monotonic is not None and best.threshold != np.finfo(dtype).max:
+                of_children = node.bounds_of_children(sides[0], tree.monotonic[column])
+            for side, child, of_child in zip(sides, keys(philox(key, 0, CHILDREN)), of_children, strict=True):
+                pending.append((side, child, depth + 1, node.unit, of_child))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
                     a.append(blank)
         v += 1
@@ -127,7 +133,7 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
 
     projected, has_defaults: whether they have projections, and were grown on missing values or categories.
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
+    (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale, monotonic = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
@@ -143,4 +149,5 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
+        tree.monotonic = monotonic
         batch.trees.append(grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults))

@@ -41,8 +41,8 @@ cdef enum:
 
 
 cdef inline bint has_least(const hf_task* t) noexcept nogil:
-    # Returns whether the sides of a split have a minimum size or weight.
-    return t.min_leaf > 1 or t.min_weight_fraction > 0
+    # Returns whether the sides of a split have a minimum size or weight, or monotonic constraints.
+    return t.min_leaf > 1 or t.min_weight_fraction > 0 or t.monotonic != NULL
 
 
 cdef inline int scorer_of_bytes(
@@ -50,6 +50,8 @@ cdef inline int scorer_of_bytes(
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of 8-bit bins.
     if r.kind == HF_TERMS:
+        if t.monotonic != NULL:  # each column is scored alone, with its sign
+            return SORTED_SCAN
         return TERM_HISTOGRAM if r.cells.n_bins >= min(n_bins + 1, 256) else SORTED_SCAN
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
