@@ -113,6 +113,8 @@ class GrownForest(Estimator):
     min_samples_split: int | float = 2
     min_samples_leaf: int | float = 1
     min_weight_fraction_leaf: float = 0.0
+    max_leaf_nodes: int | None = None
+    ccp_alpha: float = 0.0
     oob_score: bool | Metric = False
     warm_start: bool = False
     importance_type: Literal["gain", "mdi_oob", "ufi"] = "gain"
@@ -135,7 +137,18 @@ class GrownForest(Estimator):
         forest: tree.Forest = self._learner()(
             samples, y, **{**settings, **self._fixed, **self._projections(x.shape[1])}
         )
-        return forest
+        return forest if self.ccp_alpha == 0 else self._pruned(forest, x, y, settings)
+
+    def _pruned(
+        self, forest: tree.Forest, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tree.Forest:
+        """Returns a forest pruned with `ccp_alpha`, by the in-bag counts and weights of its growth."""
+        counts = settings.get("bootstrap", False)
+        if isinstance(counts, bool | np.bool_):
+            drawn = {"first_tree": settings.get("first_tree", 0), "rng": settings["rng"]}
+            counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], **drawn) if counts else None
+        weight = drawing_weight(y, settings)
+        return tree.prune(forest, self.ccp_alpha, x, sample_weight=weight, counts=counts)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the forest and returns the estimator.
