@@ -77,6 +77,9 @@ class Settings(TreeSettings, total=False):
         Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
         `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
         `hforest.growth.bootstrap_counts`, with one above 0 in each row.
+    max_samples : int or float, optional
+        Number of samples that a tree draws with ``bootstrap=True``: an int, or a float as a share of
+        n_samples, rounded down, but at least one. It may exceed n_samples, which is the default.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
         label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
@@ -125,6 +128,7 @@ class Settings(TreeSettings, total=False):
     max_features: AutoFeatures
     splitter: Splitter
     bootstrap: Bootstrap
+    max_samples: int | float | None
     y_order: ArrayLike | None
     class_weight: ClassWeight
 
@@ -148,6 +152,8 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
     balances: bool = False
     """Whether the classes have equal weight in each tree."""
+    n_draws: int | None = None
+    """Number of samples that a tree draws with bootstrap=True; None: n_samples."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -279,6 +285,7 @@ def check_growth(
     *,
     splitter: Splitter,
     bootstrap: Bootstrap,
+    max_samples: int | float | None,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
     **settings: Unpack[TreeSettings],
@@ -290,6 +297,11 @@ def check_growth(
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    n_draws = supervised.number_of_draws(max_samples, len(samples))
+    check.require(
+        n_draws is None or bootstrap is True, "max_samples", "None without bootstrap=True", repr(max_samples),
+        "pass bootstrap=True, or counts of growth.bootstrap_counts(n_draws=...)",
+    )  # fmt: skip
     balances = class_weights.are_of_trees(class_weight)
     if balances and bootstrap is False:  # trees of all samples have the same weights
         balances, class_weight = False, "balanced"
@@ -304,8 +316,9 @@ def check_growth(
         "one label a sample for windows", "several labels", "copy the windows into an array",
     )  # fmt: skip
     # Gains in the dtype must be in range.
+    drawn = max(most_drawn(len(samples), bootstrap), n_draws or 0)
     _, scale = supervised.scaled_weight(
-        objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
+        objective.sample_weight, objective.target.targets, samples.dtype, drawn
     )
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
@@ -313,7 +326,7 @@ def check_growth(
     objective = objective._replace(sample_weight=weight, scale=scale - exponent)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
-        balances=balances,
+        balances=balances, n_draws=n_draws,
     )  # fmt: skip
 
 

@@ -47,7 +47,9 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             number, counts = growth.first_tree + first, None
             if bootstrap is True:
                 counts = xp.empty((count, n_samples), np.int32)
-                dispatch.backend(PACKAGE, counts).bootstrap_counts(growth.seed, number, counts)
+                dispatch.backend(PACKAGE, counts).bootstrap_counts(
+                    growth.seed, number, n_samples if growth.n_draws is None else growth.n_draws, counts
+                )
             elif isinstance(bootstrap, str):
                 counts = xp.empty((count, n_samples), np.int32)
                 dispatch.backend(PACKAGE, counts).poisson_counts(growth.seed, number, 0, counts)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Number, Real
+from numbers import Number
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import growth, tree
-from ..core import class_weights, several
+from ..core import class_weights, several, supervised
 from ..core.aliases import ArrayLike
 from .base import Estimator, check_flag
 
@@ -22,23 +22,6 @@ Metric = Callable[..., float]
 def weight_of(sample_weight: Any) -> Any:
     """Returns `sample_weight` as hforest accepts it; None for a single number, which is the same for all."""
     return None if isinstance(sample_weight, Number) else sample_weight
-
-
-def number_of_draws(max_samples: Any, total: float) -> int | None:
-    """Returns the number of draws for `max_samples`: an int itself, or a fraction of `total`."""
-    if max_samples is None:
-        return None
-    if isinstance(max_samples, Integral) and not isinstance(max_samples, bool):
-        return int(max_samples)
-    remedy = "pass a number of draws, or a share such as 0.5"
-    if not isinstance(max_samples, Real) or isinstance(max_samples, bool):
-        raise TypeError(
-            f"max_samples: expected None, an int or a float, got {type(max_samples).__name__}; {remedy}"
-        )
-    share = float(max_samples)
-    if not 0 < share < np.inf:
-        raise ValueError(f"max_samples: expected a finite number > 0, got {max_samples}; {remedy}")
-    return max(1, int(min(share * total, 2.0**31)))
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
@@ -260,11 +243,13 @@ class BootstrapForest(GrownForest):
         weight = drawing_weight(y, settings) if weights == "draw" else None
         if self.max_samples is None and weight is None:
             return {}
-        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
+        n_draws = supervised.number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
         counts = growth.bootstrap_counts(
             x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
         )
-        drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
+        drawn = dict.fromkeys({"max_samples"} & set(settings))
+        if weight is not None:
+            drawn |= dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
         if class_weights.are_of_trees(settings.get("class_weight")):
             drawn.pop("class_weight", None)
         return {**drawn, "bootstrap": counts}
