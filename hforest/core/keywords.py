@@ -16,7 +16,6 @@ COUNTERPARTS = {
     "random_state": "rng",
     "verbose": "progress",
     "n_jobs": "hforest.set_num_threads",
-    "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
     "oob_score": "hforest.tree.out_of_bag",
     "categorical_features": "hforest.samples(x, categorical=...)",
     # Arguments of x in other functions, and earlier names

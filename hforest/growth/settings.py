@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, class_weights, dispatch, scores, several, supervised
+from ..core import bootstraps, check, class_factors, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
@@ -266,7 +266,7 @@ def check_objective(
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = class_weights.applied(class_weight, target, weight)
+        weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
     number = supervised.criterion(criterion, task)
     if target.class_start is not None:
@@ -297,12 +297,12 @@ def check_growth(
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
-    n_draws = supervised.number_of_draws(max_samples, len(samples))
+    n_draws = bootstraps.number_of_draws(max_samples, len(samples))
     check.require(
         n_draws is None or bootstrap is True, "max_samples", "None without bootstrap=True", repr(max_samples),
         "pass bootstrap=True, or counts of growth.bootstrap_counts(n_draws=...)",
     )  # fmt: skip
-    balances = class_weights.are_of_trees(class_weight)
+    balances = class_factors.are_of_trees(class_weight)
     if balances and bootstrap is False:  # trees of all samples have the same weights
         balances, class_weight = False, "balanced"
     objective = check_objective(
@@ -310,7 +310,7 @@ def check_growth(
         sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
         criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
-    class_weights.check_labels(class_weight, objective.target)
+    class_factors.check_labels(class_weight, objective.target)
     check.require(
         not samples.are_windows or objective.target.class_start is None, "y",
         "one label a sample for windows", "several labels", "copy the windows into an array",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import class_weights, dispatch, machine
+from ..core import class_factors, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
@@ -60,7 +60,7 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             weight = None
             if growth.balances and counts is not None:
                 target, of_samples = growth.objective[:2]
-                weight, counts = class_weights.balanced_in_trees(target, of_samples, counts), None
+                weight, counts = class_factors.balanced_in_trees(target, of_samples, counts), None
             grow_some(
                 Batch(growth.seed, number, count, counts, trees, order=order, weight=weight, reached=reached)
             )

@@ -12,8 +12,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import growth, tree
-from ..core import class_weights, several, supervised
 from ..core.aliases import ArrayLike
+from ..core.bootstraps import number_of_draws
+from ..core.class_factors import applied, are_of_trees
+from ..core.several import target_or_several
 from .base import Estimator, check_flag
 
 Metric = Callable[..., float]
@@ -30,7 +32,7 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
     Classes that are balanced in each tree are no part of it.
     """
     of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
-    if class_weights.are_of_trees(of_classes):
+    if are_of_trees(of_classes):
         of_classes = None
     if of_samples is None and of_classes is None:
         return None
@@ -40,8 +42,8 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
         weight = check_array(of_samples, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
     if of_classes is None or weight.shape != (len(y),):  # another shape is refused where it is read
         return weight
-    target = several.target_or_several(y, len(y), "classification", settings["n_classes"])
-    return class_weights.applied(of_classes, target, weight)
+    target = target_or_several(y, len(y), "classification", settings["n_classes"])
+    return applied(of_classes, target, weight)
 
 
 def parents(forest: tree.Forest) -> np.ndarray:
@@ -243,13 +245,13 @@ class BootstrapForest(GrownForest):
         weight = drawing_weight(y, settings) if weights == "draw" else None
         if self.max_samples is None and weight is None:
             return {}
-        n_draws = supervised.number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
+        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
         counts = growth.bootstrap_counts(
             x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
         )
         drawn = dict.fromkeys({"max_samples"} & set(settings))
         if weight is not None:
             drawn |= dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
-        if class_weights.are_of_trees(settings.get("class_weight")):
+        if are_of_trees(settings.get("class_weight")):
             drawn.pop("class_weight", None)
         return {**drawn, "bootstrap": counts}
