@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, class_weights, supervised
+from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
 from ..core.keywords import answered
 from ..core.progress import Report, check_progress, reporting, unheard
@@ -246,7 +246,7 @@ def fit(
     if task == "classification" and classes is None:
         classes = np.arange(goal.n_outputs)
     reference = x[:, 0]
-    weight = class_weights.applied(class_weight, goal, supervised.sample_weight(sample_weight, reference))
+    weight = class_factors.applied(class_weight, goal, supervised.sample_weight(sample_weight, reference))
     supervised.similar("sample_weight", weight)
     check.choice("scaling", scaling, KINDS)
     n_members = check.integer("n_members", n_members, 1, 2**10)

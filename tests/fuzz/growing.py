@@ -143,6 +143,11 @@ def _bootstrap(s: Setting) -> Any:
     return s.choice((True, False, "poisson", counts))
 
 
+@value("max_samples")
+def _max_samples(s: Setting) -> Any:
+    return s.choice((None, 1, s.n + 2, 0.5, 1.5)) if s.argument("bootstrap") is True else None
+
+
 @value("y_order")
 def _y_order(s: Setting) -> Any:
     order = np.arange(s.n * s.n_trees).reshape(s.n_trees, s.n) * 3 % s.n
