@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, dispatch, scores, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
@@ -85,9 +85,10 @@ class Settings(TreeSettings, total=False):
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class, by default 1.
-    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+    criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
-        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9.
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -265,6 +266,16 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
 
 
+def check_counts(targets: Any) -> None:
+    """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
+    if not check.values_checked():
+        return
+    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
+    above = float(targets.max()) > 0
+    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -290,7 +301,10 @@ def check_objective(
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    return Objective(target, weight, supervised.criterion(criterion, task), limits)
+    number = supervised.criterion(criterion, task, grown=True)
+    if number == scores.POISSON:
+        check_counts(target.targets)
+    return Objective(target, weight, number, limits)
 
 
 def check_growth(
