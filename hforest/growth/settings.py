@@ -92,9 +92,10 @@ class Settings(TreeSettings, total=False):
         Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
         "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
         which are multiplied.
-    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+    criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
-        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. Of several
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
         labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
@@ -281,6 +282,16 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
 
 
+def check_counts(targets: Any) -> None:
+    """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
+    if not check.values_checked():
+        return
+    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
+    above = float(targets.max()) > 0
+    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -306,7 +317,9 @@ def check_objective(
     if class_weight is not None:
         weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    number = supervised.criterion(criterion, task)
+    number = supervised.criterion(criterion, task, grown=True)
+    if number == scores.POISSON:
+        check_counts(target.targets)
     if target.class_start is not None:
         check.require(
             number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),

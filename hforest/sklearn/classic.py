@@ -32,7 +32,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error" or "friedman_mse"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error", "friedman_mse" or "poisson"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
