@@ -15,7 +15,7 @@ from .columns import converted, learned, stacked, warn
 from .encoding import columns as encoded_columns
 from .encoding import fit_encoding, without_categories
 from .kinds import Columns, check_columns
-from .model import Member, Model
+from .model import Mean, Member, Model
 from .recipe import Rows, Settings
 from .scaling import KINDS, measure, transformed
 from .tables import is_table
@@ -136,6 +136,7 @@ def fit(
     n_trees: int = 50,
     depth: int | None = None,
     n_projections: int = 300,
+    n_boosted: int = 300,
     steps: int | None = None,
     batch_size: int | None = None,
     lr: float | None = None,
@@ -179,6 +180,9 @@ def fit(
         regression 4. The depth of the grown forest is not limited.
     n_projections : int
         Number of inner products per member, initially of two random columns each; 0 for none.
+    n_boosted : int
+        Maximum number of boosted trees per member, 0 for none. Held-out rows choose their number and their
+        share of the prediction; without such rows, or with `share`, there are none.
     steps : int, optional
         Maximum number of Adam steps per member; with 0 there is no training. By default 15 passes over the
         rows, but 400 to 1500 steps.
@@ -256,6 +260,7 @@ def fit(
             "lower one of them"
         )
     n_projections = check.integer("n_projections", n_projections, 0, 2**20)
+    n_boosted = check.integer("n_boosted", n_boosted, 0, check.MAX_TREES)
     batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
     lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
     check.flag("average", average)
@@ -283,13 +288,15 @@ def fit(
         held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
-    settings = Settings(
-        task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
-        batch_size, lr, bool(average), share,
-    )  # fmt: skip
     parts = [np.zeros(0, np.int64)] * n_members
     if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
+    if share is not None or (held is None and not len(parts[0])):
+        n_boosted = 0
+    settings = Settings(
+        task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
+        batch_size, lr, bool(average), share, n_boosted,
+    )  # fmt: skip
 
     def fitted(i: int, report: Report) -> tuple[Member, bool]:
         learned, judged, part = rows, held, parts[i]
@@ -301,10 +308,14 @@ def fit(
         check_converged(member)
         return member, going
 
+    steps += settings.n_boosted
     with reporting(progress, max(1, n_members * steps), "step") as report:
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
-    return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes)
+    mean: Mean = "geometric" if task == "classification" else "arithmetic"
+    return Model(
+        task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes, mean
+    )
 
 
 def _side_by_side(
