@@ -146,7 +146,7 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Model:
-    """Returns a model of a table: hinge trees that start from a grown forest, trained by gradients.
+    """Returns a model of a table: a forest, hinge trees that start from it, and boosted trees.
 
     Parameters
     ----------
@@ -214,13 +214,15 @@ def fit(
     Notes
     -----
     A forest (`hforest.grow`) is grown on the scaled columns and on standardised sparse random inner products
-    of them. Hinge trees start with its splits; ridge regression (`hinge.from_forest`) on the residuals of its
-    out-of-bag predictions gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
+    of them. Hinge trees start with the splits of trees boosted on the residuals of its out-of-bag
+    predictions; ridge regression (`hinge.from_forest`) on these residuals gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
     weights and inner products with softmax or squared loss. Grown trees read NaN directly. For hinge trees
     and inner products, ridge regressions on other columns impute missing values. All trees read categories as
-    target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each part.
-    `progress` counts the steps of all members; if it ends training, those that have started are returned with
-    their best states. Cost: growing the forest, the ridge regression, and about half a millisecond per step.
+    target statistics and indicators (`Encoding`). Boosted trees (Friedman 2001) take Newton steps on the loss
+    of the columns. docs/tabular.md measures the effect of each part. `progress` counts the steps and boosted
+    trees of all members; if it ends training, those that have started are returned with
+    their best states. Cost: growing the forest and the boosted trees, the ridge regression, and about half a
+    millisecond per step.
 
     Examples
     --------
