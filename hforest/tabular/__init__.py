@@ -3,8 +3,9 @@
 `fit` returns a model from raw columns. It scales columns, encodes missing values and categories as numbers,
 and grows trees on the columns and on sparse random inner products. Hinge trees start from trees boosted on
 its residuals. Adam then trains thresholds, leaf weights and inner products together, with early stopping on
-held-out rows, which also choose boosted trees for the prediction. A `Model` is a tuple of arrays: `save` and `load` store it in one file, `predict` applies it. The package uses
-only public functions of other subpackages.
+held-out rows, which also choose boosted trees for the prediction. A `Model` is a tuple of arrays: `save` and
+`load` store it in one file, `predict` applies it. The package uses only public functions of other
+subpackages.
 
 Samples, labels and targets are array-likes. Models are fitted and applied on the CPU; CuPy arrays raise
 TypeError.
