@@ -5,12 +5,13 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, dispatch, scores, supervised
+from ..core import check, class_weights, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -37,6 +38,7 @@ class Limits(TypedDict, total=False):
     min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
+    max_leaf_nodes: int | None
 
 
 class TreeSettings(Limits, total=False):
@@ -45,7 +47,7 @@ class TreeSettings(Limits, total=False):
     sample_weight: ArrayLike | None
     criterion: Criterion | None
     task: Task
-    n_classes: int | None
+    n_classes: Classes
     first_tree: int
     progress: Progress
     rng: Rng
@@ -83,12 +85,15 @@ class Settings(TreeSettings, total=False):
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1.
+    class_weight : "balanced", "balanced_subsample", mapping, or (n_classes,) array-like, optional
+        Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
+        which are multiplied.
     criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
         "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
-        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0.
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
+        labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -104,11 +109,14 @@ class Settings(TreeSettings, total=False):
     monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
         1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
         For at most two classes or one target, and features that are numbers; on NumPy arrays.
+    max_leaf_nodes : int, optional
+        Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
+        greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
-    n_classes : int, optional
+    n_classes : int or sequence of ints, optional
         Number of classes in a classification; by default the largest label plus 1, and every class must
-        occur.
+        occur. With several labels a sample a sequence has the number of each label.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
@@ -148,6 +156,8 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
+    balances: bool = False
+    """Whether the classes have equal weight in each tree."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -282,7 +292,7 @@ def check_objective(
     n_samples: int,
     *,
     task: Task,
-    n_classes: int | None,
+    n_classes: Classes,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
     criterion: Criterion | None,
@@ -294,16 +304,22 @@ def check_objective(
     `dtype` is that of the forest.
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
-    target = supervised.target(y, n_samples, task, n_classes, most)
+    target = several.target_or_several(y, n_samples, task, n_classes, most)
     check.same_device(x=beside, y=target.y)
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = supervised.class_weight(class_weight, target, weight)
+        weight = class_weights.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
     number = supervised.criterion(criterion, task, grown=True)
     if number == scores.POISSON:
         check_counts(target.targets)
+    if target.class_start is not None:
+        check.require(
+            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
+            "pass None, or grow a forest for each label",
+        )  # fmt: skip
+        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
     return Objective(target, weight, number, limits)
 
 
@@ -325,12 +341,20 @@ def check_growth(
     limits = check_limits(settings, len(samples))
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    balances = class_weights.are_of_trees(class_weight)
+    if balances and bootstrap is False:  # trees of all samples have the same weights
+        balances, class_weight = False, "balanced"
     objective = check_objective(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
-        sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
-        limits=limits, dtype=samples.dtype,
+        sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
+        criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    class_weights.check_labels(class_weight, objective.target)
+    check.require(
+        not samples.are_windows or objective.target.class_start is None, "y",
+        "one label a sample for windows", "several labels", "copy the windows into an array",
+    )  # fmt: skip
     # Gains in the dtype must be in range.
     _, scale = supervised.scaled_weight(
         objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
@@ -341,8 +365,9 @@ def check_growth(
     monotonic = check_monotonic(monotonic_cst, samples, objective.target)
     objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
-        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
-    )
+        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
+        balances=balances,
+    )  # fmt: skip
 
 
 def check_candidates(

@@ -29,6 +29,15 @@ def check_flag(name: str, value: object, other: str = "") -> None:
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; pass one of them")
 
 
+def check_choice(name: str, value: object, options: tuple[str, ...]) -> object:
+    """Returns the value of a parameter, which must be one of the options."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, options))}, got {value!r}; pass one of them"
+        )
+    return value
+
+
 def number_of_threads(n_jobs: object) -> int:
     """Returns the number of threads for `n_jobs`: -1 means all processors, -2 all but one, and so on."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"
@@ -125,6 +134,9 @@ class Estimator(BaseEstimator):
     _finite: ClassVar[bool | str] = True
     """Values of samples: True for numbers alone, "allow-nan" for missing values, too."""
 
+    _several: ClassVar[bool] = False
+    """Whether a classifier takes several labels a sample."""
+
     _sparse: ClassVar[list[str] | bool] = False
     """Formats of sparse matrices that need no conversion."""
 
@@ -217,6 +229,8 @@ class Estimator(BaseEstimator):
 
         A table has other columns than numbers, or is read by `categorical_features="from_dtype"`.
         """
+        if any(map(issparse, y)):
+            raise TypeError("y: expected an array, got a sparse matrix; pass y.toarray()")
         if reset:
             word = getattr(self, "categorical_features", None)
             self.columns_: Any = None

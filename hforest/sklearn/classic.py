@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
 from .grown import BootstrapForest
-from .targets import Classifier, Regressor
+from .intervals import ForestRegressor
+from .targets import Classifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,8 +57,16 @@ class RandomForestClassifier(Classifier, _ByColumns):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy (a regressor by R2), or by
         ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    warm_start : bool
+        Whether `fit` keeps the trees of an earlier fit and grows those that `n_estimators` has beyond them.
+        On the same samples the forest is that of one fit, whatever `random_state` is.
+    importance_type : "gain", "mdi_oob" or "ufi"
+        What `feature_importances_` are: shares of the gain, or `hforest.stats.oob_importance` by this
+        measure, from out-of-bag samples, which `fit` then computes.
+    class_weight : "balanced", "balanced_subsample", mapping from labels, or list of mappings, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a sample a list has a
+        mapping for each, and factors are multiplied.
     n_jobs : int, optional
         Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
         default is `hforest.get_num_threads()`.
@@ -69,19 +78,27 @@ class RandomForestClassifier(Classifier, _ByColumns):
     forest_ : hforest.tree.Forest
         The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels in ascending order.
+        Labels in ascending order; of several labels a sample a list of such arrays.
     n_classes_ : int
-        Number of classes.
+        Number of classes; of several labels a list.
+    n_outputs_ : int
+        Number of labels a sample.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
         Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
+        Share of each feature in the total gain of all splits; see `importance_type`.
+    estimators_ : sequence of estimators
+        The trees, each as a fitted estimator of one tree, made at access. ``len(model)``, ``model[0]`` and
+        loops over the estimator are those of `estimators_`.
+    estimators_samples_ : list of arrays of int32
+        Samples that each tree drew, ascending.
     oob_score_ : float
         Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`. Of several
+        labels (n_samples, n_classes, n_outputs), with zeros for classes that a label does not have.
 
     Examples
     --------
@@ -93,17 +110,24 @@ class RandomForestClassifier(Classifier, _ByColumns):
     (np.int64(0), True)
     """
 
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestRegressor(Regressor, _ByColumns):
+class RandomForestRegressor(ForestRegressor, _ByColumns):
     """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
-    Parameters and attributes: see `RandomForestClassifier`.
+    Other parameters and attributes: see `RandomForestClassifier`.
+
+    Parameters
+    ----------
+    leaf_targets : bool
+        Whether `fit` keeps the targets in the leaves, which `quantiles` reads: 4 bytes per sample and tree.
 
     Attributes
     ----------
+    leaf_targets_ : hforest.tree.LeafTargets
+        Targets in the leaves; set with `leaf_targets`.
     n_outputs_ : int
         Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
@@ -140,11 +164,11 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     bootstrap: bool = False
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesRegressor(Regressor, _ByColumns):
+class ExtraTreesRegressor(ForestRegressor, _ByColumns):
     """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
     Parameters and attributes: see `RandomForestRegressor`.
@@ -185,11 +209,11 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
     bootstrap: bool = False
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
-    class_weight: Mapping | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CompletelyRandomForestRegressor(Regressor, BootstrapForest):
+class CompletelyRandomForestRegressor(ForestRegressor, BootstrapForest):
     """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
     Parameters and attributes: see `RandomForestRegressor`.

@@ -56,6 +56,7 @@ options("first_row", 0, 3)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
 options("min_impurity_decrease", 0.0, 0.1)
+options("max_leaf_nodes", None, 2, 5)
 options("min_weight_fraction_leaf", 0.0, 0.2)
 options("co2.max_features", None, "n**0.6", "sqrt", 1, 0.5)
 
@@ -79,7 +80,26 @@ def _y(s: Setting) -> np.ndarray:
     return _every_label(s)
 
 
+def _several(s: Setting) -> bool:
+    """Whether samples have several labels."""
+    return s.target.name in _OF_SEVERAL and not _regression(s) and s.argument("y").ndim == 2
+
+
+_OF_SEVERAL = ("growth.grow", "growth.grow_with_leaves", "tree.refit")
+"""Functions that take several labels a sample."""
+
+
+@value("growth.grow.y", "growth.grow_with_leaves.y")
+def _one_or_several(s: Setting) -> np.ndarray:
+    y = _y(s)
+    if _regression(s) or getattr(s.argument("x"), "are_windows", False) or s.flag():
+        return y
+    return np.stack([y, y[::-1]], axis=1)
+
+
 def _classes(s: Setting) -> Any:
+    if _several(s) and s.flag():
+        return [s.n_classes, s.n_classes + 1]
     return None if _regression(s) else s.n_classes + s.choice((0, 1))
 
 
@@ -102,13 +122,18 @@ value("cascade.sample_weight")(lambda s: s.positive(s.n))  # each class has samp
 def _class_weight(s: Setting) -> Any:
     if _regression(s):
         return None
+    if _several(s):
+        return s.choice((None, "balanced", "balanced_subsample", [None, {0: 2}]))
     n_classes = s.argument("n_classes") or len(np.unique(s.argument("y")))
     ones = dict.fromkeys(range(n_classes), 1.5)
-    return s.choice((None, "balanced", ones, np.full(n_classes, 2.0)))
+    words = ("balanced", *["balanced_subsample"] * (s.target.name in _OF_SEVERAL))
+    return s.choice((None, *words, ones, np.full(n_classes, 2.0)))
 
 
 @value("criterion")
 def _criterion(s: Setting) -> Any:
+    if _several(s):
+        return s.choice(("gini", None))
     names = (
         (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
     )
@@ -179,7 +204,7 @@ options("growth.splitter", "best", "random")
 @value("monotonic_cst")
 def _signs(s: Setting) -> Any:
     x, y = s.argument("x"), np.asarray(s.argument("y"))
-    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
     refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
     return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
 
@@ -397,7 +422,8 @@ def _labels_or_targets(s: Setting) -> np.ndarray:
     n = len(s.argument("x"))
     if _regression(s):
         return s.numbers(n, *s.choice(((), (2,))))
-    return s.random.permutation(np.arange(n) % min(s.n_classes, n)).astype(np.int64)
+    y = s.random.permutation(np.arange(n) % min(s.n_classes, n)).astype(np.int64)
+    return np.stack([y, y[::-1]], axis=1) if s.target.name in _OF_SEVERAL and s.flag() else y
 
 
 value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)

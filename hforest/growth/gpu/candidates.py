@@ -174,7 +174,7 @@ class Task(NamedTuple):
 def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
     """Returns what trees learn, as kernels take it; with has_defaults they know missing values."""
     xp = array_module(objective.sample_weight)
-    is_random, (labels, targets, n_outputs) = splitter == "random", objective.target
+    is_random, (labels, targets, n_outputs, _) = splitter == "random", objective.target
     n = len(objective.sample_weight)
     from_0 = int(objective.criterion == POISSON)
     target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0, from_0)
