@@ -59,6 +59,7 @@ OF_TREES = {
     "leaves": {"min_samples_leaf": 3, "min_weight_fraction_leaf": 0.05},
     "random": {"splitter": "random"},
     "random bins": {"splitter": "random", "max_bins": 9, "min_samples_leaf": 2},
+    "leaf nodes": {"max_leaf_nodes": 6},
     "all features": {"max_features": None, "bootstrap": False, "max_depth": 4},
     "few leaves": {"max_leaf_nodes": 6},
 }

@@ -209,7 +209,7 @@ options("growth.splitter", "best", "random")
 @value("monotonic_cst")
 def _signs(s: Setting) -> Any:
     x, y = s.argument("x"), np.asarray(s.argument("y"))
-    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
     refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
     return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
 
