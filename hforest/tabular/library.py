@@ -74,6 +74,11 @@ def polars(name: str) -> Any:
     return polars
 
 
+def is_failure(error: BaseException) -> bool:
+    """Returns whether an error is one of a library, and no interrupt; the panic of polars is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 # ------------------------------------------------------------------------------------------ threads
 
 _running: set[int] = set()

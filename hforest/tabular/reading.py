@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from .library import HEAD, aside, polars, repeated
+from .library import HEAD, aside, is_failure, polars, repeated
 from .tables import File
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".pq")
@@ -57,6 +57,8 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
         Not such a file; lines with different numbers of values; repeated names.
     ImportError
         polars is not installed.
+    RuntimeError
+        The process was forked while threads of polars ran.
 
     Notes
     -----
@@ -78,10 +80,10 @@ def _polars(path: str, what: str, function: Any) -> Any:
     """Returns the result of a function of polars; its errors become ValueError."""
     try:
         return function()
-    except (MemoryError, KeyboardInterrupt, ImportError):
+    except (MemoryError, ImportError):
         raise
-    except BaseException as error:  # polars' panic is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:
+        if not is_failure(error):
             raise
         text = " ".join(str(error).split())
         raise ValueError(

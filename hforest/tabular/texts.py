@@ -122,7 +122,7 @@ def _number(texts: Any, form: str) -> Any:
     return texts.to_frame("a").select(pl.when(a.is_finite()).then(a))["a"]
 
 
-def _boolean_formats(sample: Any, hints: Hints) -> Iterator[str]:
+def _one_format(sample: Any, hints: Hints) -> Iterator[str]:
     yield ""
 
 
@@ -195,10 +195,6 @@ def _compact_formats(sample: Any, hints: Hints) -> Iterator[str]:
 _CLOCK = r"^(-)?(?:(\d+) days?,? )?(\d+):([0-5]?\d)(?::([0-5]?\d(?:\.\d+)?))?( ?[AaPp]\.?[Mm]\.?)?$"
 
 
-def _clock_formats(sample: Any, hints: Hints) -> Iterator[str]:
-    yield ""
-
-
 def _clock(texts: Any, form: str) -> Any:
     """Returns days: of times of day, and of durations such as 25:10."""
     pl = polars("text")
@@ -227,9 +223,9 @@ class Reader(NamedTuple):
 READERS = {
     "compact": Reader("dates", r"\d", _compact_formats, _date),
     "number": Reader("numbers", r"\d", _number_formats, _number),
-    "boolean": Reader("booleans", "", _boolean_formats, _boolean),
+    "boolean": Reader("booleans", "", _one_format, _boolean),
     "date": Reader("dates", r"\d\D+\d", _date_formats, _date),
-    "clock": Reader("times", r"\d:\d", _clock_formats, _clock),
+    "clock": Reader("times", r"\d:\d", _one_format, _clock),
 }
 """Readers by name, in the order in which `typed` prefers them."""
 DEFAULT_FORMS = {
