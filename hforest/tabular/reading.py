@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from .library import HEAD, aside, is_failure, polars, repeated
+from .library import HEAD, aside, is_failure, is_repeated, polars
 from .tables import File
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".pq")
@@ -210,8 +210,10 @@ def _csv(path: str, header: bool) -> File:
 
     def read_all() -> Any:
         # Cells of few different texts take 4 bytes each instead of 16.
-        few = repeated(parsed([pl.String] * len(columns), HEAD)) or [False] * len(columns)
-        return parsed([pl.Categorical if each else pl.String for each in few])
+        head = parsed([pl.String] * len(columns), HEAD)
+        return parsed(
+            [pl.Categorical if is_repeated(column) else pl.String for column in head.iter_columns()]
+        )
 
     try:
         frame = _polars(path, "a CSV file", read_all)

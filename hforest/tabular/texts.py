@@ -298,8 +298,11 @@ def typed(values: Values, hints: Hints) -> Typed:
         places = places[is_known[places]]
     sample = clean.gather(places[:: max(1, n // SAMPLE)])
     forms: dict[str, int] = {}
+    text = polars("text").col("a").str
+    contained = {name: text.contains(reader.pattern).sum() for name, reader in READERS.items()}
+    n_contained = sample.to_frame("a").select(**contained).row(0, named=True)
     for name, reader in READERS.items():
-        if 2 * sample.str.contains(reader.pattern).sum() <= len(sample):
+        if 2 * n_contained[name] <= len(sample):
             continue
         for form in reader.formats(sample, hints):
             if 2 * reader.cast(sample, form).count() > len(sample):
