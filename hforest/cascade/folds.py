@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, keywords, supervised
+from ..core import check, class_factors, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any, trusted
@@ -73,6 +73,7 @@ def part(forest: Forest, first: int, last: int) -> Forest:
         default_left=forest.default_left[a:b],
         category_indptr=sets[a : b + 1] - bits.start if bits.stop > bits.start else sets[:0],
         category_bits=forest.category_bits[bits],
+        class_start=forest.class_start,
     )
 
 
@@ -139,7 +140,7 @@ class Samples(NamedTuple):
 def weights(y: np.ndarray, n_classes: int, sample_weight: Any, class_weight: Any) -> np.ndarray:
     """Returns the weights of samples of these labels, (n_samples,) float64, not all 0."""
     of_samples = supervised.sample_weight(sample_weight, y)
-    total = supervised.class_weight(class_weight, supervised.Target(y, None, n_classes), of_samples)
+    total = class_factors.applied(class_weight, supervised.Target(y, None, n_classes), of_samples)
     supervised.similar("sample_weight", total)
     return np.asarray(total)
 

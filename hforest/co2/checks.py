@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, Bootstrap, FloatArray, IntArray, Task
+from ..core.aliases import Array, ArrayLike, Bootstrap, Classes, FloatArray, IntArray, Task
 from ..core.in_place import PlacedWindows
 from ..growth.settings import most_drawn
 
@@ -48,7 +48,7 @@ def target_and_weight(
     y: ArrayLike,
     sample_weight: ArrayLike | None,
     task: Task,
-    n_classes: int | None,
+    n_classes: Classes,
     *,
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:

@@ -4,7 +4,7 @@ A type checker reads the definitions under TYPE_CHECKING. At run time each name 
 signature reads ``x: FloatArray`` and not ``x: typing.Any``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ else:
 
 # Words that several functions take.
 Task = Literal["classification", "regression"]
-Criterion = Literal["gini", "entropy", "log_loss", "squared_error"]
+Criterion = Literal["gini", "entropy", "log_loss", "squared_error", "friedman_mse", "poisson"]
 Splitter = Literal["best", "random"]
 MaxFeatures = int | float | Literal["sqrt", "log2"] | None
 AutoFeatures = int | float | Literal["auto", "sqrt", "log2"] | None
 CO2Features = int | float | Literal["n**0.6", "sqrt", "log2"] | None
-ClassWeight: TypeAlias = Mapping[int, float] | ArrayLike | Literal["balanced"] | None
+Classes: TypeAlias = int | Sequence[int] | None
+ClassWeight: TypeAlias = Mapping[int, float] | ArrayLike | Literal["balanced", "balanced_subsample"] | None
 Bootstrap: TypeAlias = bool | IntArray | Literal["poisson"]
 ClassVectors = Literal["out_of_fold", "out_of_bag"]
 Border = Literal["reflect", "symmetric", "edge", "wrap", "constant", "leave_out"]

@@ -16,14 +16,13 @@ Results are new arrays or the argument itself; no function here writes into an a
 """
 
 import math
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from . import check, gpu, scores
-from .aliases import Array, ArrayLike, FloatArray, IntArray, Task
+from .aliases import Array, ArrayLike, Classes, FloatArray, IntArray, Task
 from .dispatch import array_module, to_numpy
 from .gpu import cast
 from .real import as_given as as_given
@@ -158,7 +157,7 @@ def _check_vector(name: str, a: Array, n: int) -> None:
 
 
 def labels(
-    name: str, y: ArrayLike, n: int, n_classes: int | None = None, *, or_targets: bool = False
+    name: str, y: ArrayLike, n: int, n_classes: Classes = None, *, or_targets: bool = False
 ) -> tuple[IntArray, int]:
     """Returns labels as int32, and the number of classes.
 
@@ -263,6 +262,9 @@ class Target(NamedTuple):
     """(n_samples, n_outputs) float64."""
     n_outputs: int
     """Number of classes or targets."""
+    class_start: IntArray | None = None
+    """(n_labels + 1,) int64 of several labels a sample: `targets` are indicators of classes, and those of
+    label j the columns class_start[j] to class_start[j + 1] - 1. None: one label a sample, or targets."""
 
     @property
     def y(self) -> Any:
@@ -270,12 +272,12 @@ class Target(NamedTuple):
         return self.targets if self.labels is None else self.labels
 
 
-def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
+def target(y: ArrayLike, n: int, task: Task, n_classes: Classes, most: float = MAX_WEIGHT) -> Target:
     """Returns the labels or targets `y` of `n` samples; `n_classes` is for classification only."""
     check.choice("task", task, TASKS)
     if task == "classification":
-        numbers, n_classes = labels("y", y, n, n_classes, or_targets=True)
-        return Target(numbers, None, n_classes)
+        numbers, found = labels("y", y, n, n_classes, or_targets=True)
+        return Target(numbers, None, found)
     alone = 'None with task="regression"'
     check.require(n_classes is None, "n_classes", alone, repr(n_classes), "leave it out")
     numbers = targets("y", y, n, most)
@@ -367,55 +369,6 @@ def in_range(weight: FloatArray) -> tuple[FloatArray, int]:
     return xp.ldexp(weight, exponent), exponent
 
 
-def class_weight(weight: Any, target: Target, of_samples: FloatArray) -> FloatArray:
-    """Returns `of_samples` times the weights of the classes, times a power of two if they are extreme.
-
-    `weight` is None, "balanced" (classes that occur get equal weight), a mapping from labels (others have 1),
-    or an array of n_classes numbers.
-    """
-    if weight is None:
-        return of_samples
-    check.require(
-        target.labels is not None, "class_weight", 'None with task="regression"', "class weights",
-        "pass sample_weight instead",
-    )  # fmt: skip
-    n_classes, xp = target.n_outputs, array_module(of_samples)
-    if isinstance(weight, str):
-        check.choice("class_weight", weight, ("balanced",))
-        # Summed on the host in the order of samples, so that results are bit-identical on every device.
-        of_class = np.bincount(to_numpy(target.labels), to_numpy(of_samples), n_classes)
-        share = of_class.sum() / max(1, np.count_nonzero(of_class))
-        factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
-    elif isinstance(weight, Mapping):
-        factor = np.ones(n_classes)
-        for label, w in weight.items():
-            k = int(label) if isinstance(label, bool | np.bool_) else label  # labels may be bools
-            factor[check.integer("class_weight", k, 0, n_classes - 1)] = check.number(
-                "class_weight", w, 0.0, MAX_WEIGHT
-            )
-    else:
-        numbers = real("class_weight", weight)
-        check.require(
-            numbers.shape == (n_classes,), "class_weight", f"shape (n_classes,) = ({n_classes},)",
-            tuple(numbers.shape), "pass one number for each class",
-        )  # fmt: skip
-        factor = converted_numbers(numbers, _FLOAT64)
-        bounded("class_weight", factor, 0.0, MAX_WEIGHT)
-    # Products of extreme numbers would leave the range of float64.
-    of_samples, _ = scaled_weight(of_samples, None, _FLOAT64, 1)
-    factor, _ = scaled_weight(xp.asarray(factor), None, _FLOAT64, 1)
-    total = of_samples * factor[target.labels]
-    above_0 = (total > 0).any()
-    check.require(
-        above_0,
-        "class_weight",
-        "at least one sample of weight above 0",
-        "none",
-        "raise the weight of a class",
-    )
-    return total
-
-
 def in_bag_counts(
     name: str, counts: ArrayLike, n_trees: int, n_samples: int, *, owned: bool = False
 ) -> IntArray:
@@ -456,11 +409,18 @@ def _plain(a: Array) -> Array:
 # ------------------------------------------------------------------------------------------- settings
 
 
-def criterion(value: str | None, task: Task, default: str = "gini") -> int:
-    """Returns the number of a criterion; None is `default`, in a regression "squared_error"."""
+def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bool = False) -> int:
+    """Returns the number of a criterion; None is `default`, in a regression "squared_error".
+
+    grown: whether criteria of `hforest.grow` alone are allowed.
+    """
     if value is None:
         value = default if task == "classification" else "squared_error"
-    numbers = scores.numbers(task)
+    numbers = scores.numbers(task, grown=grown)
+    check.require(
+        value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
+        value, "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
+    )  # fmt: skip
     return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 
 

@@ -4,11 +4,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..core import supervised
+from ..core import check, supervised
 from ..core.aliases import (
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -38,6 +39,7 @@ def grow(
     max_features: AutoFeatures = "auto",
     splitter: Splitter = "best",
     bootstrap: Bootstrap = True,
+    max_samples: int | float | None = None,
     y_order: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: ClassWeight = None,
@@ -47,9 +49,10 @@ def grow(
     min_samples_leaf: int | float = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
+    monotonic_cst: ArrayLike | None = None,
     max_leaf_nodes: int | None = None,
     task: Task = "classification",
-    n_classes: int | None = None,
+    n_classes: Classes = None,
     first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
@@ -74,10 +77,10 @@ def grow(
         integers of up to 16 bits, float16 and float32 are computed in float32, other dtypes in float64.
         `hforest.samples` says which columns are categories, bins them, reads windows in place, and encodes
         samples once for several forests.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+    y : (n_samples,) or (n_samples, n_outputs) array-like of labels or targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
         absolute value at most 1e100 and in the range of the trees' dtype. To number other labels use
-        ``numpy.unique(y, return_inverse=True)[1]``. Windows are for classification only.
+        ``numpy.unique(y, return_inverse=True)[1]``. Windows are for classification by one label only.
     n_trees : int
         Number of trees, 1 to 2**20.
     **settings
@@ -87,8 +90,9 @@ def grow(
     -------
     Forest
         Forest in the dtype in which x is computed, float32 or float64; leaf values are shares of the classes,
-        or mean targets. It predicts rows of any real dtype, which are converted to its own. A projection onto
-        one feature is stored as that feature.
+        or mean targets. Shares of several labels a sample are side by side, divided by `class_start`. It
+        predicts rows of any real dtype, which are converted to its own. A projection onto one feature is
+        stored as that feature.
 
     Raises
     ------
@@ -145,12 +149,13 @@ def grow(
     """
     grow_some, growth = _start(
         samples(x), y, n_trees, projections=projections, n_projections=n_projections,
-        max_features=max_features, splitter=splitter, bootstrap=bootstrap, y_order=y_order,
-        sample_weight=sample_weight, class_weight=class_weight, criterion=criterion, max_depth=max_depth,
+        max_features=max_features, splitter=splitter, bootstrap=bootstrap, max_samples=max_samples,
+        y_order=y_order, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
+        max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        max_leaf_nodes=max_leaf_nodes, task=task, n_classes=n_classes, first_tree=first_tree,
-        progress=progress, rng=rng,
+        monotonic_cst=monotonic_cst, max_leaf_nodes=max_leaf_nodes, task=task, n_classes=n_classes,
+        first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
     trees = unchecked.in_batches(grow_some, growth)
     return marked(unchecked.forest(trees, growth, projected=projections is not None))
@@ -165,6 +170,10 @@ def _start(
     distribution, n_sampled = check_candidates(projections, n_projections, max_features, task)
     if distribution is not None:
         check_n_features(distribution, source.shape[1])
+        check.require(
+            settings["monotonic_cst"] is None, "monotonic_cst", "None with projections", "constraints",
+            "leave out projections: constraints are on single features",
+        )  # fmt: skip
     growth = check_growth(source, y, n_trees, **settings)
     if distribution is None:
         n_sampled = supervised.max_features(max_features, source.shape[1], task)

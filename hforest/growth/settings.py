@@ -5,12 +5,13 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import bootstraps, check, class_factors, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
     AutoFeatures,
     Bootstrap,
+    Classes,
     ClassWeight,
     Criterion,
     IntArray,
@@ -46,7 +47,7 @@ class TreeSettings(Limits, total=False):
     sample_weight: ArrayLike | None
     criterion: Criterion | None
     task: Task
-    n_classes: int | None
+    n_classes: Classes
     first_tree: int
     progress: Progress
     rng: Rng
@@ -77,6 +78,9 @@ class Settings(TreeSettings, total=False):
         Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
         `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
         `hforest.growth.bootstrap_counts`, with one above 0 in each row.
+    max_samples : int or float, optional
+        Number of samples that a tree draws with ``bootstrap=True``: an int, or a float as a share of
+        n_samples, rounded down, but at least one. It may exceed n_samples, which is the default.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
         label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
@@ -84,10 +88,15 @@ class Settings(TreeSettings, total=False):
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1.
-    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
-        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
+    class_weight : "balanced", "balanced_subsample", mapping, or (n_classes,) array-like, optional
+        Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
+        which are multiplied.
+    criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
+        Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
+        labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -100,14 +109,17 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
+        For at most two classes or one target, and features that are numbers; on NumPy arrays.
     max_leaf_nodes : int, optional
         Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
         greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
-    n_classes : int, optional
+    n_classes : int or sequence of ints, optional
         Number of classes in a classification; by default the largest label plus 1, and every class must
-        occur.
+        occur. With several labels a sample a sequence has the number of each label.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
@@ -125,8 +137,10 @@ class Settings(TreeSettings, total=False):
     max_features: AutoFeatures
     splitter: Splitter
     bootstrap: Bootstrap
+    max_samples: int | float | None
     y_order: ArrayLike | None
     class_weight: ClassWeight
+    monotonic_cst: ArrayLike | None
 
 
 class Growth(NamedTuple):
@@ -146,6 +160,10 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
+    balances: bool = False
+    """Whether the classes have equal weight in each tree."""
+    n_draws: int | None = None
+    """Number of samples that a tree draws with bootstrap=True; None: n_samples."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -235,13 +253,52 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
+def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any) -> IntArray | None:
+    """Returns the signs of monotonic constraints as int32; None if there are none."""
+    if constraints is None:
+        return None
+    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    check.on_cpu(monotonic_cst=constraints)
+    check.require(
+        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
+        "pass cupy.asnumpy(x)", TypeError,
+    )  # fmt: skip
+    signs = supervised.real(name, constraints)
+    check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
+    for sign in signs:
+        check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
+    most = 2 if target.targets is None else 1
+    check.require(
+        target.n_outputs <= most, name, "None with several targets or more than two classes",
+        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+    )  # fmt: skip
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+        check.require(
+            signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
+            "pass 0 there: categories have no order",
+        )  # fmt: skip
+    return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
+
+
+def check_counts(targets: Any) -> None:
+    """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
+    if not check.values_checked():
+        return
+    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
+    above = float(targets.max()) > 0
+    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
     n_samples: int,
     *,
     task: Task,
-    n_classes: int | None,
+    n_classes: Classes,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
     criterion: Criterion | None,
@@ -253,14 +310,23 @@ def check_objective(
     `dtype` is that of the forest.
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
-    target = supervised.target(y, n_samples, task, n_classes, most)
+    target = several.target_or_several(y, n_samples, task, n_classes, most)
     check.same_device(x=beside, y=target.y)
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = supervised.class_weight(class_weight, target, weight)
+        weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    return Objective(target, weight, supervised.criterion(criterion, task), limits)
+    number = supervised.criterion(criterion, task, grown=True)
+    if number == scores.POISSON:
+        check_counts(target.targets)
+    if target.class_start is not None:
+        check.require(
+            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
+            "pass None, or grow a forest for each label",
+        )  # fmt: skip
+        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
+    return Objective(target, weight, number, limits)
 
 
 def check_growth(
@@ -270,8 +336,10 @@ def check_growth(
     *,
     splitter: Splitter,
     bootstrap: Bootstrap,
+    max_samples: int | float | None,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
+    monotonic_cst: ArrayLike | None,
     **settings: Unpack[TreeSettings],
 ) -> Growth:
     """Returns the checked arguments of `hforest.grow`."""
@@ -280,23 +348,39 @@ def check_growth(
     limits = check_limits(settings, len(samples))
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    n_draws = bootstraps.number_of_draws(max_samples, len(samples))
+    check.require(
+        n_draws is None or bootstrap is True, "max_samples", "None without bootstrap=True", repr(max_samples),
+        "pass bootstrap=True, or counts of growth.bootstrap_counts(n_draws=...)",
+    )  # fmt: skip
+    balances = class_factors.are_of_trees(class_weight)
+    if balances and bootstrap is False:  # trees of all samples have the same weights
+        balances, class_weight = False, "balanced"
     objective = check_objective(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
-        sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
-        limits=limits, dtype=samples.dtype,
+        sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
+        criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    class_factors.check_labels(class_weight, objective.target)
+    check.require(
+        not samples.are_windows or objective.target.class_start is None, "y",
+        "one label a sample for windows", "several labels", "copy the windows into an array",
+    )  # fmt: skip
     # Gains in the dtype must be in range.
+    drawn = max(most_drawn(len(samples), bootstrap), n_draws or 0)
     _, scale = supervised.scaled_weight(
-        objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
+        objective.sample_weight, objective.target.targets, samples.dtype, drawn
     )
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
+    monotonic = check_monotonic(monotonic_cst, samples, objective.target)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
-        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
-    )
+        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
+        balances=balances, n_draws=n_draws,
+    )  # fmt: skip
 
 
 def check_candidates(

@@ -10,7 +10,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
 from ..tree import Forest
-from ..tree.forest import LEAF_FIELDS, OPTIONAL
+from ..tree.forest import LEAF_FIELDS, ROUTES
 
 NO_DEFAULTS = check.NO_DEFAULTS
 
@@ -53,11 +53,16 @@ class Trees(NamedTuple):
     category_bits: IntArray = NO_DEFAULTS[2]
 
 
-def as_forest(trees: Trees, n_features: int) -> Forest:
-    """Returns trees as a forest of samples of n_features columns."""
+def as_forest(trees: Trees, n_features: int, class_start: IntArray | None = None) -> Forest:
+    """Returns trees as a forest of samples of n_features columns.
+
+    class_start: that of a `supervised.Target`.
+    """
     xp = array_module(trees.feature)
     rows = trees.value.reshape(len(trees.value), len(LEAF_FIELDS), -1)
     of_leaves = {name: xp.ascontiguousarray(rows[:, i]) for i, name in enumerate(LEAF_FIELDS)}
+    if class_start is not None:
+        of_leaves["class_start"] = class_start.copy()
     arrays = {**trees._asdict(), **of_leaves, "n_features": xp.array(n_features, np.int64)}
     return Forest(**arrays)._replace(gain=trees.gain.astype(trees.threshold.dtype, copy=False))
 
@@ -71,6 +76,8 @@ class Objective(NamedTuple):
     limits: Limits
     scale: int = 0
     """Gains are multiplied by 2**scale."""
+    monotonic: IntArray | None = None
+    """(n_features,) int32: the sign of the monotonic constraint of each feature, or 0."""
 
 
 class RootUnits(NamedTuple):
@@ -114,6 +121,9 @@ class Batch(NamedTuple):
     """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None. Only on the CPU."""
     order: IntArray | None = None
     """(n_trees, n_samples) int32: sample whose label or target each one has; None: itself. CPU only."""
+    weight: FloatArray | None = None
+    """(n_trees, n_samples) float64: sample weights times in-bag counts of each tree, in place of the weights
+    of the objective; `counts` is None."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, OUT: leaf of each sample that a tree takes. Only the CPU backend writes
     it, and not for windows."""
@@ -154,7 +164,7 @@ def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
         entries[1:] = np.cumsum([len(cast(Array, tree.indices)) for tree in trees])
         starts = [cast(Array, t.first_entry) + first for t, first in zip(trees, entries, strict=False)]
         indptr = xp.concatenate([*starts, xp.asarray(entries[-1:])])
-    defaults: dict[str, Array] = dict(zip(OPTIONAL, map(xp.asarray, NO_DEFAULTS), strict=True))
+    defaults: dict[str, Array] = dict(zip(ROUTES, map(xp.asarray, NO_DEFAULTS), strict=True))
     defaults["default_left"] = whole("default_left")
     if trees[0].words is not None:
         words = whole("words")

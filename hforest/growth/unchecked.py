@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dispatch, machine
+from ..core import class_factors, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
@@ -47,7 +47,9 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             number, counts = growth.first_tree + first, None
             if bootstrap is True:
                 counts = xp.empty((count, n_samples), np.int32)
-                dispatch.backend(PACKAGE, counts).bootstrap_counts(growth.seed, number, counts)
+                dispatch.backend(PACKAGE, counts).bootstrap_counts(
+                    growth.seed, number, n_samples if growth.n_draws is None else growth.n_draws, counts
+                )
             elif isinstance(bootstrap, str):
                 counts = xp.empty((count, n_samples), np.int32)
                 dispatch.backend(PACKAGE, counts).poisson_counts(growth.seed, number, 0, counts)
@@ -55,7 +57,13 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
                 counts = bootstrap[first : first + count]
             order = None if growth.order is None else growth.order[first : first + count]
             reached = None if growth.reached is None else growth.reached[first : first + count]
-            grow_some(Batch(growth.seed, number, count, counts, trees, None, order, reached))
+            weight = None
+            if growth.balances and counts is not None:
+                target, of_samples = growth.objective[:2]
+                weight, counts = class_factors.balanced_in_trees(target, of_samples, counts), None
+            grow_some(
+                Batch(growth.seed, number, count, counts, trees, order=order, weight=weight, reached=reached)
+            )
             if not report(len(trees)):
                 break
     return trees
@@ -79,8 +87,9 @@ def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
     """Returns trees of `in_batches` as a forest."""
     samples = growth.samples
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    arrays = backend.joined(trees, growth.objective.target.n_outputs, samples.dtype, projected)
-    return as_forest(arrays, samples.shape[1])
+    target = growth.objective.target
+    arrays = backend.joined(trees, target.n_outputs, samples.dtype, projected)
+    return as_forest(arrays, samples.shape[1], target.class_start)
 
 
 def on_projections(growth: Growth, distribution: Distribution, *, n_projections: int) -> GrowSome:

@@ -6,8 +6,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import optim
-from ..core import check, supervised
+from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng
+from ..core.keywords import answered
 from ..core.progress import check_progress, reporting
 from ..core.units import standardized
 from . import units
@@ -37,7 +38,7 @@ class _Learned(NamedTuple):
 def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, class_weight: Any) -> _Learned:
     """Returns the samples whose weight is not 0."""
     target = supervised.Target(y, None, n_classes)
-    weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, y))
+    weight = class_factors.applied(class_weight, target, supervised.sample_weight(sample_weight, y))
     supervised.similar("sample_weight", weight)
     positive = weight > 0
     if not positive.all():
@@ -99,6 +100,7 @@ def adam_step(
     return value
 
 
+@answered
 def fit(
     model: Linear,
     x: ArrayLike,

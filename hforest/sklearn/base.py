@@ -29,6 +29,15 @@ def check_flag(name: str, value: object, other: str = "") -> None:
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; pass one of them")
 
 
+def check_choice(name: str, value: object, options: tuple[str, ...]) -> object:
+    """Returns the value of a parameter, which must be one of the options."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, options))}, got {value!r}; pass one of them"
+        )
+    return value
+
+
 def number_of_threads(n_jobs: object) -> int:
     """Returns the number of threads for `n_jobs`: -1 means all processors, -2 all but one, and so on."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"
@@ -118,12 +127,14 @@ class Estimator(BaseEstimator):
         "n_estimators": "n_trees",
         "random_state": "rng",
         "categorical_features": "categorical",
-        "max_samples": "n_draws",
     }
     """Parameters that hforest has under another name."""
 
     _finite: ClassVar[bool | str] = True
     """Values of samples: True for numbers alone, "allow-nan" for missing values, too."""
+
+    _several: ClassVar[bool] = False
+    """Whether a classifier takes several labels a sample."""
 
     _sparse: ClassVar[list[str] | bool] = False
     """Formats of sparse matrices that need no conversion."""

@@ -43,7 +43,7 @@ def splits(
 
     Targets are given minus their mean.
     """
-    (labels, targets, n_sums), (criterion, min_leaf, max_bins) = target, rules
+    (labels, targets, n_sums, _), (criterion, min_leaf, max_bins) = target, rules
     xp, (n_candidates, n) = array_module(values), values.shape
     key = xp.empty(values.shape, np.uint64)
     launch_each(PACKAGE, "keys_of_numbers", values.dtype, values.size, (values, values.size, key))

@@ -75,7 +75,7 @@ def splits(values, target, weights, rules, threshold, gain):
 
     Targets are given minus their mean.
     """
-    labels, targets, n_outputs = target
+    labels, targets, n_outputs, _ = target
     if labels is None:
         rows = [[float(t) for t in row] for row in targets]
     else:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
+from ..core.keywords import answered
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import converted, learned, stacked, warn
@@ -120,6 +121,7 @@ def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> li
     return [np.sort(order[size * (i % n_parts) :][:size]) for i in range(n_members)]
 
 
+@answered
 @one_blas_thread()
 def fit(
     x: ArrayLike,
@@ -244,7 +246,7 @@ def fit(
     if task == "classification" and classes is None:
         classes = np.arange(goal.n_outputs)
     reference = x[:, 0]
-    weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
+    weight = class_factors.applied(class_weight, goal, supervised.sample_weight(sample_weight, reference))
     supervised.similar("sample_weight", weight)
     check.choice("scaling", scaling, KINDS)
     n_members = check.integer("n_members", n_members, 1, 2**10)

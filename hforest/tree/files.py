@@ -7,8 +7,8 @@ from ..core import models
 from ..core.files import Archive
 from .forest import OPTIONAL, Forest, check, checked, marked
 
-FORMAT = 2
-"""Version of the file layout; 2 has the arrays of missing values and categories."""
+FORMAT = 3
+"""Version of the layout: 2 has the arrays of missing values and categories, 3 has several labels a sample."""
 
 _ARRAYS = models.record(Forest, None, OPTIONAL, n_features=models.small)
 
@@ -61,7 +61,9 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     True
     """
     name = checks.path("file", file)
-    models.save(name, checked(forest), forest_format=FORMAT)
+    arrays = checked(forest)
+    # Other forests have a format that earlier versions read.
+    models.save(name, arrays, forest_format=FORMAT if arrays.class_start.size else 2)
 
 
 def load(file: str | os.PathLike[str]) -> Forest:

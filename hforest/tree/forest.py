@@ -21,7 +21,11 @@ _FOLLOWED = ("n_features", "tree_start", "feature", "left", "indptr", "indices",
 LEAF_FIELDS = ("value",)
 """Arrays of a forest with a row for each leaf, in the order of growth/leaf.h."""
 
-OPTIONAL = ("default_left", "category_indptr", "category_bits")
+ROUTES = ("default_left", "category_indptr", "category_bits")
+"""Arrays that NO_DEFAULTS has in this order."""
+
+OPTIONAL = (*ROUTES, "class_start")
+"""Arrays that may be empty."""
 
 _FAULTS = {
     1: "a leaf whose row of values lies outside its tree",
@@ -40,8 +44,8 @@ class Forest(NamedTuple):
 
     A node with feature -1 is a leaf. A split compares feature `feature`, or if that is -2 the projection
     ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``. It sends values ``<= threshold``
-    to node `left` of the tree, others to node ``left + 1``. `default_left` routes missing values; the last
-    two arrays route categories, and are empty in a forest without. A tree of N nodes has (N + 1) / 2 leaves;
+    to node `left` of the tree, others to node ``left + 1``. `default_left` routes missing values, the next
+    two arrays route categories; arrays without a use are empty. A tree of N nodes has (N + 1) / 2 leaves;
     rows of `value` are numbered within a tree, as nodes are. Arrays of a forest that was grown or loaded are
     read-only: to change one, pass a copy to `_replace`.
     """
@@ -79,6 +83,9 @@ class Forest(NamedTuple):
     category_bits: IntArray = NO_DEFAULTS[2]
     """(n_words,) uint32: bit ``c % 32`` of word ``c // 32`` of a node is 1 if category c goes left. Negative
     numbers, fractions and numbers beyond the words are unknown categories."""
+    class_start: IntArray = NO_DEFAULTS[1]
+    """(n_labels + 1,) int64 of several labels a sample: label j has the columns class_start[j] to
+    class_start[j + 1] - 1 of `value`. (0,): one label, or targets."""
 
     @property
     def n_trees(self) -> int:
@@ -252,6 +259,8 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     checks.array("forest.indices", forest.indices, checks.INT32, ("n_entries",), sizes)
     checks.array("forest.data", forest.data, dtype, ("n_entries",), sizes)
     _check_defaults(forest, sizes)
+    if forest.class_start is not NO_DEFAULTS[1]:
+        checks.array("forest.class_start", forest.class_start, checks.INT64, ("n_labels + 1",), sizes)
     sizes["n_trees"] = sizes["n_trees + 1"] - 1
     checks.at_least_one(sizes, "n_trees", "n_outputs")
     if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
@@ -271,7 +280,7 @@ def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
     has_sets = n_words > 0 or np.size(forest.category_indptr) > 0
     known = has_sets or np.size(forest.default_left) > 0
     shapes = ((n_nodes if known else 0,), (n_nodes + 1 if has_sets else 0,), (n_words,))
-    for name, a, empty, shape in zip(OPTIONAL, arrays, NO_DEFAULTS, shapes, strict=True):
+    for name, a, empty, shape in zip(ROUTES, arrays, NO_DEFAULTS, shapes, strict=True):
         if not hasattr(a, "dtype"):
             raise TypeError(
                 f"forest.{name}: expected an array of {empty.dtype}, got {type(a).__name__}; pass an array"
@@ -299,6 +308,18 @@ def _check_sets(forest: Forest) -> None:
         raise ValueError(
             "forest.category_indptr: expected sets of categories only at splits by features, got one at a "
             "leaf or a projection; pass arrays of one forest, unchanged"
+        )
+
+
+def _check_classes(forest: Forest) -> None:
+    """Checks that the classes of several labels are the columns of values."""
+    start = dispatch.to_numpy(forest.class_start)
+    if start.size and (
+        start[0] != 0 or start[-1] != forest.value.shape[1] or bool((np.diff(start) < 1).any())
+    ):
+        raise ValueError(
+            f"forest.class_start: expected 0, ..., n_outputs = {forest.value.shape[1]} in ascending order, "
+            "got other numbers; pass arrays of one forest, unchanged"
         )
 
 
@@ -352,6 +373,7 @@ def check_nodes(forest: Forest) -> None:
     fault_at = dispatch.array_module(forest.feature).empty(2, np.int64)
     dispatch.backend(PACKAGE, forest.feature).faults(forest, fault_at)
     _check_sets(forest)
+    _check_classes(forest)
     node, fault = (int(i) for i in dispatch.to_numpy(fault_at))
     if node >= 0:
         error = ValueError if fault == 3 else IndexError

@@ -80,7 +80,8 @@ def joined(forests: Sequence[Forest]) -> Forest:
         default_left = xp.concatenate([forest.default_left for forest in forests])
     whole = Forest(
         n_features=forests[0].n_features.copy(), tree_start=tree_start, indptr=indptr,
-        default_left=default_left, category_indptr=category_indptr, **arrays,
+        default_left=default_left, category_indptr=category_indptr,
+        class_start=forests[0].class_start.copy(), **arrays,
     )  # fmt: skip
     # Another thread may have changed forests without a mark since they were checked.
     return marked(whole, valid)
@@ -102,6 +103,7 @@ def _check(forests: Sequence[Forest]) -> None:
             ("dtype", first.threshold.dtype, forest.threshold.dtype, TypeError),
             ("n_features", n_features, int(forest.n_features), ValueError),
             ("n_outputs", first.value.shape[1], forest.value.shape[1], ValueError),
+            ("class_start", *(f.class_start.tolist() for f in (first, forest)), ValueError),
         ):
             if got != expected:
                 raise kind(

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core import check as checks
-from ..core import supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
+from ..core import several, supervised
+from ..core.aliases import ArrayLike, Classes, FloatArray, IntArray, Task
 from .complete import levels
 from .forest import Forest, marked, of_leaves, trusted
 from .walks import apply
@@ -118,7 +118,7 @@ def refit(
     *,
     counts: ArrayLike | None = None,
     task: Task = "classification",
-    n_classes: int | None = None,
+    n_classes: Classes = None,
     empty: Literal["prune", "abstain"] = "prune",
 ) -> Forest:
     """Returns a forest with the splits of another one, and leaf values from other samples.
@@ -168,7 +168,7 @@ def refit(
     forest, leaf, in_bag = _leaves_and_counts(forest, x, counts)
     dtype = forest.threshold.dtype
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))
-    target = supervised.target(y, len(leaf), task, n_classes, most)
+    target = several.target_or_several(y, len(leaf), task, n_classes, most)
     if task == "regression" and empty == "abstain":
         raise ValueError(
             'empty: expected "prune" with task="regression", got "abstain", which defines no mean; '
@@ -185,7 +185,8 @@ def refit(
     else:
         total, sums = target_sums(forest, leaf, in_bag, target.targets)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
-    refitted = forest._replace(value=value.astype(dtype))
+    start = forest.class_start[:0] if target.class_start is None else target.class_start
+    refitted = forest._replace(value=value.astype(dtype), class_start=start)
     if empty == "prune" and not bool((total > 0).all()):
         refitted = _pruned(refitted, total > 0)
     return marked(refitted)

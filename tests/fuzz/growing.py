@@ -74,11 +74,32 @@ def _every_label(s: Setting) -> np.ndarray:
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
-        return s.numbers(s.n, width) if width else s.numbers(s.n)
+        of_counts = s.target.name == "growth.grow" and s.argument("criterion") == "poisson"
+        numbers = s.positive if of_counts else s.numbers
+        return numbers(s.n, width) if width else numbers(s.n)
     return _every_label(s)
 
 
+def _several(s: Setting) -> bool:
+    """Whether samples have several labels."""
+    return s.target.name in _OF_SEVERAL and not _regression(s) and s.argument("y").ndim == 2
+
+
+_OF_SEVERAL = ("growth.grow", "growth.grow_with_leaves", "tree.refit")
+"""Functions that take several labels a sample."""
+
+
+@value("growth.grow.y", "growth.grow_with_leaves.y")
+def _one_or_several(s: Setting) -> np.ndarray:
+    y = _y(s)
+    if _regression(s) or getattr(s.argument("x"), "are_windows", False) or s.flag():
+        return y
+    return np.stack([y, y[::-1]], axis=1)
+
+
 def _classes(s: Setting) -> Any:
+    if _several(s) and s.flag():
+        return [s.n_classes, s.n_classes + 1]
     return None if _regression(s) else s.n_classes + s.choice((0, 1))
 
 
@@ -101,20 +122,33 @@ value("cascade.sample_weight")(lambda s: s.positive(s.n))  # each class has samp
 def _class_weight(s: Setting) -> Any:
     if _regression(s):
         return None
+    if _several(s):
+        return s.choice((None, "balanced", "balanced_subsample", [None, {0: 2}]))
     n_classes = s.argument("n_classes") or len(np.unique(s.argument("y")))
     ones = dict.fromkeys(range(n_classes), 1.5)
-    return s.choice((None, "balanced", ones, np.full(n_classes, 2.0)))
+    words = ("balanced", *["balanced_subsample"] * (s.target.name in _OF_SEVERAL))
+    return s.choice((None, *words, ones, np.full(n_classes, 2.0)))
 
 
 @value("criterion")
 def _criterion(s: Setting) -> Any:
-    return s.choice((None, "squared_error") if _regression(s) else ("gini", "entropy", None))
+    if _several(s):
+        return s.choice(("gini", None))
+    names = (
+        (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
+    )
+    return s.choice((*names, "poisson") if s.target.name == "growth.grow" and _regression(s) else names)
 
 
 @value("bootstrap")
 def _bootstrap(s: Setting) -> Any:
     counts = growth.bootstrap_counts(s.n, s.n_trees, rng=0)
     return s.choice((True, False, "poisson", counts))
+
+
+@value("max_samples")
+def _max_samples(s: Setting) -> Any:
+    return s.choice((None, 1, s.n + 2, 0.5, 1.5)) if s.argument("bootstrap") is True else None
 
 
 @value("y_order")
@@ -170,6 +204,16 @@ def _max_features(s: Setting) -> Any:
 
 
 options("growth.splitter", "best", "random")
+
+
+@value("monotonic_cst")
+def _signs(s: Setting) -> Any:
+    x, y = s.argument("x"), np.asarray(s.argument("y"))
+    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
+    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+
+
 options("growth.n_draws", None, 1, 7)
 
 
@@ -383,7 +427,8 @@ def _labels_or_targets(s: Setting) -> np.ndarray:
     n = len(s.argument("x"))
     if _regression(s):
         return s.numbers(n, *s.choice(((), (2,))))
-    return s.random.permutation(np.arange(n) % min(s.n_classes, n)).astype(np.int64)
+    y = s.random.permutation(np.arange(n) % min(s.n_classes, n)).astype(np.int64)
+    return np.stack([y, y[::-1]], axis=1) if s.target.name in _OF_SEVERAL and s.flag() else y
 
 
 value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)

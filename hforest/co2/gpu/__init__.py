@@ -235,7 +235,7 @@ def grow(
 ) -> None:
     """Appends the trees of a batch to `batch.trees` (OUT), as `growth.grow_projected` does."""
     del search  # OC1 runs on the CPU alone; the public function refuses it on a GPU
-    labels, targets, _ = objective.target
+    labels, targets, *_ = objective.target
     columns = ColumnSource(columns_of(bins, max_features))
     stumps = _Stumps(columns, x, labels, targets, schedule)
     grow_trees(task_of(objective, x.dtype), stumps, objective.sample_weight, batch)

@@ -221,7 +221,7 @@ def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_
         "the samples that the call began with", "others", "do not change them during the call",
     )  # fmt: skip
     counts = None
-    _, (labels, targets, _), weight = _checked(raw, settings)
+    _, (labels, targets, *_), weight = _checked(raw, settings)
     if targets is not None:
         targets = targets.reshape(len(x), n_outputs)
     if settings.bootstrap == "counts":

@@ -74,7 +74,8 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
     Parameters: see `hforest.scale.grow_by_rows`.
     """
     task, bootstrap, columns = settings["task"], settings["bootstrap"], settings["categorical"]
-    n_classes, max_gathered = settings["n_classes"], settings["max_gathered"]
+    n_classes: Any = settings["n_classes"]
+    max_gathered = settings["max_gathered"]
     check.choice("task", task, supervised.TASKS)
     n_trees, first_tree = check.tree_range(n_trees, settings["first_tree"])
     drawn = "counts"

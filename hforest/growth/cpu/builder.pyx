@@ -14,7 +14,7 @@ Kept: a leaf of one class is a number, without a row of values, until `order_tre
 """
 
 from cython cimport floating
-from libc.math cimport ldexp
+from libc.math cimport INFINITY, ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -26,11 +26,16 @@ from hforest.growth.cpu.leaves cimport (
 )
 from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_pending, hf_philox, hf_scored,
+    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_largest, hf_pending, hf_philox,
+    hf_scored,
     hf_split, hf_task, hf_tree, hf_units, hf_workspace, weight_bits,
 )
 from hforest.growth.cpu.scorers.term_histogram cimport release_kept
+from hforest.growth.cpu.scorers.terms cimport value_of
 from hforest.growth.cpu.units cimport sum_leaf
+
+cdef extern from "growth/units.h" nogil:
+    double hf_gain_in_unit(int criterion, double score, const int64_t* node, int64_t n, int k, int m)
 
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
@@ -132,13 +137,17 @@ cdef bint _write_values(
     cdef int64_t totals[HF_LEAF_TOTALS]
     cdef double values[HF_LEAF_VALUES]
     cdef hf_units unit
+    cdef int32_t label
     if weight == 0 and t.labels != NULL:
         if r.kind == HF_TERMS:
-            row[0] = -1 - <int32_t> class_of(t, r, node.first)
+            label = <int32_t> class_of(t, r, node.first)
         else:
-            row[0] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
-        tree.n_leaves += 1
-        return True
+            label = <int32_t> (r.payload[node.first] >> weight_bits(r))
+        if t.monotonic == NULL or node.lower <= label <= node.upper:
+            row[0] = -1 - label
+            tree.n_leaves += 1
+            return True
+        r.total[label], r.total[1 - label], r.total_u = 1, 0, 1
     if tree.n_rows == tree.row_capacity:
         capacity = 2 * tree.n_rows if tree.n_rows else 8
         if not resize(&tree.arena, &tree.value, capacity * n * HF_LEAF_VALUES * (4 if t.single else 8)):
@@ -157,6 +166,11 @@ cdef bint _write_values(
             hf_leaf_values(totals, 0, 0, 0, values)
         for i in range(HF_LEAF_VALUES):
             _put(tree.value, first + i * n + j, values[i], t.single)
+    if t.monotonic != NULL and not node.lower <= values[0] <= node.upper:
+        values[0] = min(max(values[0], node.lower), node.upper)
+        _put(tree.value, first + n - 1, values[0], t.single)
+        if t.labels != NULL:
+            _put(tree.value, first, 1 - values[0], t.single)
     row[0] = <int32_t> tree.n_rows
     tree.n_rows += 1
     tree.n_leaves += 1
@@ -169,7 +183,7 @@ cdef double _gain_of(
     # Returns the decrease of the impurity by a split of a node, from its score. sum_up must be called first.
     cdef int64_t k
     if t.labels == NULL:
-        return ldexp(score, node.unit.m - 2 * node.unit.k)
+        return hf_gain_in_unit(t.criterion, score, NULL, 0, node.unit.k, node.unit.m)
     if r.kind == HF_TERMS:
         return score - r.base
     for k in range(t.n_outputs):
@@ -190,11 +204,29 @@ cdef bint _may_split(
     if node.at == 0 and t.roots.indptr == NULL:
         r.root_weight = weight[0]
     r.least_weight = t.min_weight_fraction * r.root_weight
+    r.node = node
     if weight[0] < 2 * r.least_weight:
         return False
     if n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth:
         return False
     return r.n_leaves != r.max_leaves
+
+
+cdef void _order_children(
+    const hf_task* t, const hf_workspace* r, hf_pending* node, const hf_split* split, int64_t middle
+) noexcept nogil:
+    # Writes the order of the values of the children, and the middle of both. A split of missing values from
+    # all others orders no values.
+    #
+    # middle  IN  the first sample of the right child
+    cdef int64_t i, q = 0, u = 0, last = t.n_outputs - 1
+    node.order = 0 if split.threshold == hf_largest(t.single) else t.monotonic[split.column]
+    if node.order == 0:
+        return
+    for i in range(node.first, middle):
+        q += r.term[i].q
+        u += r.term[i].u
+    node.between = value_of(t, node, q, u) / 2 + value_of(t, node, r.total[last] - q, r.total_u - u) / 2
 
 
 cdef bint _write_split(
@@ -235,6 +267,12 @@ cdef bint _add_children(
     left.at, right.at = tree.n_nodes, tree.n_nodes + 1
     if node.kept >= 0:
         r.keep(t, r, node.kept, &left, &right)
+    if t.monotonic != NULL:
+        left.lower, left.upper, right.lower, right.upper = node.lower, node.upper, node.lower, node.upper
+        if node.order > 0:
+            left.upper = right.lower = node.between
+        elif node.order < 0:
+            left.lower = right.upper = node.between
     # The left child is pushed last, so that it is processed first.
     return _push(r, tree, right) and _push(r, tree, left)
 
@@ -384,6 +422,7 @@ cdef bint grow_tree(
     memset(&r, 0, sizeof(hf_workspace))
     tree.has_defaults = t.has_defaults
     node.key, node.depth, node.side, node.at, node.kept = 0, 0, 0, 0, -1
+    node.lower, node.upper = -INFINITY, INFINITY
     if t.roots.indptr == NULL:
         node.key = tree_key(t.seed, number)
     else:
@@ -410,6 +449,8 @@ cdef bint grow_tree(
         if split.column >= 0:
             gain = _gain_of(t, &r, &node, weight, split.score)
             middle = partition(&r, &node)
+            if t.monotonic != NULL:
+                _order_children(t, &r, &node, &split, middle)
         if weight < 0:
             fine = False
         elif (

@@ -66,8 +66,10 @@ cdef enum:
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
-cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) noexcept nogil:
-    # Writes the number of times that a tree draws each of n samples, in n draws with replacement.
+cdef void _bootstrap(
+    uint64_t key, int64_t n, int64_t n_draws, int32_t* count, hf_watch* watch
+) noexcept nogil:
+    # Writes the number of times that a tree draws each of n samples, in n_draws draws with replacement.
     cdef hf_draw draw
     cdef int64_t i, block
     for block in range((n + WATCHED - 1) // WATCHED):
@@ -75,7 +77,7 @@ cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) n
             return
         i = block * WATCHED
         memset(count + i, 0, min(WATCHED, n - i) * sizeof(int32_t))
-    for i in range(n):
+    for i in range(n_draws):
         if i % WATCHED == 0 and hf_stopped(watch):
             return
         if i % 4 == 0:
@@ -100,12 +102,12 @@ cdef void _poisson(
 
 
 cdef int _count_draws(
-    uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
+    uint64_t seed, int64_t first, int64_t first_row, int64_t n_draws, int32_t[:, ::1] counts
 ) except -1:
-    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: by a bootstrap, or
-    # from a Poisson distribution.
+    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: in n_draws draws, or
+    # if they are -1 from a Poisson distribution.
     cdef int64_t n = counts.shape[1], m, n_units
-    cdef int threads = 1 if counts.shape[0] * n < COUNTED_ALONE else hf_threads()
+    cdef int threads = 1 if counts.shape[0] * max(n, n_draws) < COUNTED_ALONE else hf_threads()
     cdef uint64_t key
     cdef hf_watch watch
     if counts.size == 0:
@@ -115,22 +117,22 @@ cdef int _count_draws(
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
             key = tree_key(seed, first + m)
-            if poisson:
+            if n_draws < 0:
                 _poisson(key, first_row, n, &counts[m, 0], &watch)
             else:
-                _bootstrap(key, n, &counts[m, 0], &watch)
+                _bootstrap(key, n, n_draws, &counts[m, 0], &watch)
             hf_end(&watch)
     return raise_interrupt(&watch)
 
 
-def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
-    """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample, in n draws."""
-    _count_draws(seed, first, 0, False, counts)
+def bootstrap_counts(uint64_t seed, int64_t first, int64_t n_draws, int32_t[:, ::1] counts):
+    """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample."""
+    _count_draws(seed, first, 0, n_draws, counts)
 
 
 def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the Poisson counts of tree first + m for the rows from first_row on."""
-    _count_draws(seed, first, first_row, True, counts)
+    _count_draws(seed, first, first_row, -1, counts)
 
 
 # -------------------------------------------------------------------------------------------------- encoding
@@ -305,11 +307,13 @@ cdef hf_roots _roots(roots):
 cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     # Returns the task of a batch of trees, without its source.
     cdef hf_task t
-    labels, targets, n_outputs = objective.target
+    labels, targets, n_outputs, _ = objective.target
     t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
     t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, objective.criterion, False, n_candidates
+    t.n_outputs, t.criterion, t.n_candidates = n_outputs, objective.criterion, n_candidates
+    t.monotonic = start[int32_t](objective.monotonic)
+    t.in_terms = t.monotonic != NULL
     t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction, t.max_leaves = (
@@ -368,6 +372,21 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     return c
 
 
+cdef bint _grow_tree(
+    const hf_task* t, const double* weight, int64_t number, const int32_t* counts, const int32_t* order,
+    hf_tree* tree
+) noexcept nogil:
+    # Grows a tree; returns whether there was memory.
+    #
+    # weight  IN (t.n,)  in place of t.weight, or NULL
+    cdef hf_task own
+    if weight == NULL:
+        return grow_tree(t, number, counts, order, tree)
+    own = t[0]
+    own.weight = weight
+    return grow_tree(&own, number, counts, order, tree)
+
+
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
@@ -375,7 +394,9 @@ cdef object grow_trees(hf_task* t, batch):
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef const int32_t* order = start_of_rows[int32_t](batch.order)
+    cdef const double* weight = start_of_rows[double](batch.weight)
     cdef int64_t counts_size = t.n if counts != NULL else 0, order_size = t.n if order != NULL else 0
+    cdef int64_t weight_size = t.n if weight != NULL else 0
     cdef int32_t[:, ::1] reached = batch.reached
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
@@ -387,8 +408,9 @@ cdef object grow_trees(hf_task* t, batch):
     n_units = hf_units(&watch, n_trees, threads)
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
-            if not grow_tree(
-                t, first + m, counts + m * counts_size, order + m * order_size, <hf_tree*> at[m]
+            if not _grow_tree(
+                t, weight + m * weight_size, first + m, counts + m * counts_size, order + m * order_size,
+                <hf_tree*> at[m],
             ):
                 hf_stop(&watch)
             hf_end(&watch)

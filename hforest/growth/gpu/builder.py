@@ -81,13 +81,15 @@ def bytes_a_sample(task: Task, source: Any) -> int:
 
 def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
-    is_whole = bool((weight == task.xp.floor(weight)).all())
+    of_trees = weight if batch.weight is None else batch.weight
+    is_whole = bool((of_trees == task.xp.floor(of_trees)).all())
     task = task._replace(target=task.target._replace(is_whole=int(is_whole)))
     together = max(1, memory(task.xp) // (bytes_a_sample(task, source) * len(weight)))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
         counts = None if batch.counts is None else batch.counts[first : first + n_trees]
-        some = batch._replace(first=batch.first + first, n_trees=n_trees, counts=counts)
+        own = None if batch.weight is None else batch.weight[first : first + n_trees]
+        some = batch._replace(first=batch.first + first, n_trees=n_trees, counts=counts, weight=own)
         _grow(task, source, weight, some)
 
 
@@ -95,6 +97,8 @@ def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     """Appends trees that grow together, level by level."""
     xp, counts, n_trees, target = task.xp, batch.counts, batch.n_trees, task.target
     weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
+    if batch.weight is not None:
+        weights = batch.weight
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0
@@ -319,6 +323,7 @@ def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_p
     )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
     totals = xp.zeros((n, task.n_outputs, LEAF_TOTALS), np.int64)
+    task = task._replace(target=task.target._replace(from_0=0))
     task.make_units(leaves, None)
     task.launch("sum_leaves", -(-len(sample) // LEAF_SAMPLES), task.target, leaves, totals)
     task.launch("write_leaves", n, task.target, leaves, totals)

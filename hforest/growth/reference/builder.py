@@ -5,6 +5,7 @@ A candidate source is a function split(node, key) that returns None or a `Split`
 """
 
 import heapq
+import math
 from typing import Any
 
 import numpy as np
@@ -57,16 +58,16 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     tree.least_weight = limits.min_weight_fraction_leaf * root_weight
     least_size = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
 
-    def grown(samples, key, depth, unit):
+    def grown(samples, key, depth, unit, bounds):
         """Returns a node with its best split."""
-        made = _Grown(samples, key, depth, Node(tree, samples, unit))
+        made = _Grown(samples, key, depth, Node(tree, samples, unit, bounds))
         if not (tree.is_pure(samples) or len(samples) < least_size or depth >= limits.max_depth):
             best = split(made.node, key)
             if best is not None and not best.gain / root_weight < limits.min_impurity_decrease:
                 made.best, made.gain = best, float(np.ldexp(max(best.gain, 0.0), scale))
         return made
 
-    nodes = [grown(samples, root_key, root_depth, unit)]
+    nodes = [grown(samples, root_key, root_depth, unit, (-math.inf, math.inf))]
     pending, n_made, n_leaves = [(-nodes[0].gain, 0, nodes[0])], 1, 1
     while pending and n_leaves != limits.max_leaf_nodes:
         # The node of greatest gain, of equal ones the first: without a maximum any order gives this tree.
@@ -74,8 +75,13 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
         if made.best is None:
             continue
         left, right, made.default_left = divided(made.best, made.samples)
-        for side, key in zip((left, right), keys(philox(made.key, 0, CHILDREN)), strict=True):
-            child = grown(side, key, made.depth + 1, made.node.unit)
+        bounds = (made.node.bounds, made.node.bounds)
+        # A split of missing values from all others orders no values.
+        if tree.monotonic is not None and made.best.threshold != np.finfo(dtype).max:
+            bounds = made.node.bounds_of_children(left, tree.monotonic[made.best.column])
+        of_children = zip((left, right), keys(philox(made.key, 0, CHILDREN)), bounds, strict=True)
+        for side, key, of_child in of_children:
+            child = grown(side, key, made.depth + 1, made.node.unit, of_child)
             made.children.append(child)
             heapq.heappush(pending, (-child.gain, n_made, child))
             n_made += 1
@@ -160,11 +166,13 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
 
     projected, has_defaults: whether they have projections, and were grown on missing values or categories.
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = objective
+    (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale, monotonic = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
             weight = in_bag_weight(sample_weight, batch.counts, m)
+            if batch.weight is not None:
+                weight = batch.weight[m]
             root = tree_key(batch.seed, batch.first + m), 0, None, None
         else:
             roots = batch.roots
@@ -176,4 +184,5 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
+        tree.monotonic = monotonic
         batch.trees.append(grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults))
