@@ -432,7 +432,10 @@ def _labels_or_targets(s: Setting) -> np.ndarray:
 
 
 value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)
-value("empty")(lambda s: "prune" if _regression(s) else s.choice(("prune", "abstain")))
+value("empty")(
+    lambda s: s.choice(("prune", "prior") if _regression(s) else ("prune", "abstain", "uniform", "prior"))
+)
+value("tree.refit.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
 
 
 @value("tree.quantiles.targets")
