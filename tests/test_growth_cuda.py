@@ -408,3 +408,16 @@ def test_host_several_labels(grown_alike, dtype, weights, kind):
     f = grown_alike(x, y, n_classes=[3, 2], sample_weight=weight, **KINDS[kind](6))
     np.testing.assert_array_equal(f.class_start, [0, 3, 5])
     grown_alike(x, y, n_classes=[4, 2], class_weight="balanced", **KINDS[kind](6))
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+def test_host_weights_balanced_in_each_tree(grown_alike, monkeypatch, memory, kind):
+    monkeypatch.setattr("hforest.growth.gpu.builder.memory", lambda xp: memory)
+    x, y = problem(100, 6)
+    weight = np.random.default_rng(0).random(len(x))
+    for labels, n_classes in ((y, 3), (np.stack([y, x[:, 0] > 0.2], axis=1), [3, 2])):
+        grown_alike(
+            x, labels, n_classes=n_classes, sample_weight=weight, class_weight="balanced_subsample",
+            **KINDS[kind](6),
+        )  # fmt: skip

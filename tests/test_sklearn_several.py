@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from conftest import assert_same_bits, refused
 
-from hforest import tree
+import hforest
+from hforest import growth, tree
 
 pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
@@ -64,3 +65,31 @@ def test_sparse_labels_are_refused(kind):
     y = scipy.sparse.csr_array(np.eye(30, 2, dtype=int))
     with refused(TypeError, r"^y: expected a dense array, got csr_array; pass y.toarray\(\)"):
         kind(2).fit(np.eye(30), y)
+
+
+@pytest.mark.parametrize("weights", ["multiply", "draw"])
+def test_balanced_subsample(weights):
+    x, y = several()
+    for labels in (y[:, 1], y):
+        model = hs.RandomForestClassifier(
+            5, class_weight="balanced_subsample", bootstrap_weights=weights, random_state=0
+        )
+        weight = np.arange(1.0, 301.0)
+        model.fit(x, labels, weight)
+        counts = growth.bootstrap_counts(300, 5, sample_weight=weight if weights == "draw" else None, rng=0)
+        places = np.stack([np.unique(a, return_inverse=True)[1] for a in labels.reshape(300, -1).T], axis=1)
+        want = hforest.grow(
+            x, places if labels.ndim == 2 else places[:, 0], 5, class_weight="balanced_subsample", rng=0,
+            bootstrap=counts, sample_weight=None if weights == "draw" else weight,
+        )  # fmt: skip
+        assert_same_bits(model.forest_, want)
+
+
+def test_drawing_with_class_weights_of_several_labels():
+    x, y = several()
+    model = hs.RandomForestClassifier(
+        5, class_weight=[{"a": 2}, None, {"t": 3, "s": 1}], bootstrap_weights="draw", random_state=0
+    )
+    weight = np.where(y[:, 0] == "a", 2, 1) * np.where(y[:, 2] == "t", 3, 1)
+    want = hs.RandomForestClassifier(5, bootstrap_weights="draw", random_state=0).fit(x, y, weight)
+    assert_same_bits(model.fit(x, y).forest_, want.forest_)

@@ -11,6 +11,7 @@ from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import growth, project, tree
+from hforest.core import machine
 
 N, N_FEATURES, N_TREES = 120, 5, 4
 KINDS = ["axis", "missing", "categories", "oblique", "oblique, missing"]
@@ -153,6 +154,32 @@ def test_values_are_the_references_at_every_number_of_threads(kind, how, threads
     np.testing.assert_allclose(found[0].values[:5], want.values, rtol=0, atol=1e-12 * abs(forest.value).max())
     np.testing.assert_array_equal(found[0].expected, want.expected)
     check_sums(forest, rows, found[0])
+
+
+@pytest.mark.parametrize("path", machine.simd_paths())
+@pytest.mark.parametrize("how", ["background", "cover"])
+def test_values_of_a_sample_are_bit_identical_alone_and_on_every_vector_path(how, path, simd, dtype):
+    x, _ = problem(dtype=dtype)
+    forest, rest = grown(dtype=dtype, max_depth=None), {how: x[:80]}
+    want = tree.shap_values(forest, x, **rest).values
+    simd(path)
+    np.testing.assert_array_equal(tree.shap_values(forest, x, **rest).values, want)
+    for i in (0, 40, N - 1):
+        np.testing.assert_array_equal(tree.shap_values(forest, x[i : i + 1], **rest).values[0], want[i])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interventional_values_are_linear_in_the_background(kind):
+    x, _ = problem(kind)
+    forest, weight = grown(kind), np.arange(1.0, N + 1)
+    parts = [(a, b, weight[a:b]) for a, b in ((0, 50), (50, 51), (51, N))]  # of one word and of several
+    want = sum(
+        tree.shap_values(forest, x[:7], background=x[a:b], sample_weight=w).values * w.sum()
+        for a, b, w in parts
+    )
+    found = tree.shap_values(forest, x[:7], background=x, sample_weight=weight)
+    scale = abs(forest.value).max()
+    np.testing.assert_allclose(found.values, want / weight.sum(), rtol=0, atol=1e-13 * scale)
 
 
 def chain(depth, dtype=np.float64):

@@ -13,6 +13,19 @@ from .supervised import MAX_WEIGHT, Target, bounded, converted_numbers, real, sc
 _FLOAT64 = np.dtype(np.float64)
 
 
+def are_of_trees(weight: Any) -> bool:
+    """Returns whether class weights are made for each tree, by `balanced_in_trees`."""
+    return isinstance(weight, str) and weight == "balanced_subsample"
+
+
+def check_labels(weight: Any, target: Target) -> None:
+    """Checks that class weights, if there are any, are for labels."""
+    check.require(
+        weight is None or target.labels is not None or target.class_start is not None, "class_weight",
+        'None with task="regression"', "class weights", "pass sample_weight instead",
+    )  # fmt: skip
+
+
 def applied(weight: Any, target: Target, of_samples: FloatArray) -> FloatArray:
     """Returns `of_samples` times the weights of the classes, times a power of two if they are extreme.
 
@@ -22,10 +35,8 @@ def applied(weight: Any, target: Target, of_samples: FloatArray) -> FloatArray:
     """
     if weight is None:
         return of_samples
+    check_labels(weight, target)
     labels = several.labels_of(target)
-    check.require(
-        labels, "class_weight", 'None with task="regression"', "class weights", "pass sample_weight instead"
-    )
     values = [weight]
     if target.class_start is not None:
         values = [weight] * len(labels) if isinstance(weight, str) else weight

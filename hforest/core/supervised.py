@@ -425,6 +425,8 @@ class Limits(NamedTuple):
     min_samples_leaf: int
     min_impurity_decrease: float
     min_weight_fraction_leaf: float = 0.0
+    max_leaf_nodes: int = 0
+    """Maximum number of leaves of a tree; 0: no limit."""
 
 
 def limits(
@@ -433,8 +435,9 @@ def limits(
     min_samples_leaf: int,
     min_impurity_decrease: float = 0.0,
     min_weight_fraction_leaf: float = 0.0,
+    max_leaf_nodes: int | None = None,
 ) -> Limits:
-    """Returns checked limits; a max_depth of None is no limit."""
+    """Returns checked limits; a max_depth or max_leaf_nodes of None is no limit."""
     most = check.MAX_COUNT
     return Limits(
         most if max_depth is None else check.integer("max_depth", max_depth, 0, most),
@@ -442,6 +445,7 @@ def limits(
         check.integer("min_samples_leaf", min_samples_leaf, 1, most),
         check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
         check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5),
+        0 if max_leaf_nodes is None else check.integer("max_leaf_nodes", max_leaf_nodes, 2, most),
     )
 
 

@@ -49,6 +49,7 @@ def grow(
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
     monotonic_cst: ArrayLike | None = None,
+    max_leaf_nodes: int | None = None,
     task: Task = "classification",
     n_classes: Classes = None,
     first_tree: int = 0,
@@ -151,8 +152,8 @@ def grow(
         sample_weight=sample_weight, class_weight=class_weight, criterion=criterion, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        monotonic_cst=monotonic_cst, task=task, n_classes=n_classes, first_tree=first_tree, progress=progress,
-        rng=rng,
+        monotonic_cst=monotonic_cst, max_leaf_nodes=max_leaf_nodes, task=task, n_classes=n_classes,
+        first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
     trees = unchecked.in_batches(grow_some, growth)
     return marked(unchecked.forest(trees, growth, projected=projections is not None))

@@ -38,6 +38,7 @@ class Limits(TypedDict, total=False):
     min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
+    max_leaf_nodes: int | None
 
 
 class TreeSettings(Limits, total=False):
@@ -84,8 +85,9 @@ class Settings(TreeSettings, total=False):
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class, by default 1. Of several labels a list of such values,
+    class_weight : "balanced", "balanced_subsample", mapping, or (n_classes,) array-like, optional
+        Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
         which are multiplied.
     criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
@@ -106,6 +108,9 @@ class Settings(TreeSettings, total=False):
     monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
         1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
         For at most two classes or one target, and features that are numbers; on NumPy arrays.
+    max_leaf_nodes : int, optional
+        Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
+        greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int or sequence of ints, optional
@@ -150,6 +155,8 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
+    balances: bool = False
+    """Whether the classes have equal weight in each tree."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -321,16 +328,20 @@ def check_growth(
     limits = check_limits(settings, len(samples))
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
+    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    balances = class_weights.are_of_trees(class_weight)
+    if balances and bootstrap is False:  # trees of all samples have the same weights
+        balances, class_weight = False, "balanced"
     objective = check_objective(
         y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
-        sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
-        limits=limits, dtype=samples.dtype,
+        sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
+        criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
+    class_weights.check_labels(class_weight, objective.target)
     check.require(
         not samples.are_windows or objective.target.class_start is None, "y",
         "one label a sample for windows", "several labels", "copy the windows into an array",
     )  # fmt: skip
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     # Gains in the dtype must be in range.
     _, scale = supervised.scaled_weight(
         objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
@@ -341,8 +352,9 @@ def check_growth(
     monotonic = check_monotonic(monotonic_cst, samples, objective.target)
     objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
-        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
-    )
+        samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
+        balances=balances,
+    )  # fmt: skip
 
 
 def check_candidates(

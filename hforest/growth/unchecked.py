@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dispatch, machine
+from ..core import class_weights, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
@@ -55,7 +55,13 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
                 counts = bootstrap[first : first + count]
             order = None if growth.order is None else growth.order[first : first + count]
             reached = None if growth.reached is None else growth.reached[first : first + count]
-            grow_some(Batch(growth.seed, number, count, counts, trees, None, order, reached))
+            weight = None
+            if growth.balances and counts is not None:
+                target, of_samples = growth.objective[:2]
+                weight, counts = class_weights.balanced_in_trees(target, of_samples, counts), None
+            grow_some(
+                Batch(growth.seed, number, count, counts, trees, order=order, weight=weight, reached=reached)
+            )
             if not report(len(trees)):
                 break
     return trees
@@ -131,7 +137,9 @@ def _each(trees: Trees) -> list[Trees]:
 def _tree(trees: Trees, m: int) -> Trees:
     """Returns tree m alone, as views."""
     first, last = (int(v) for v in trees.tree_start[m : m + 2])
-    nodes, leaves = slice(first, last), slice((first + m) // 2, (last + m + 1) // 2)
+    nodes, rows_of = slice(first, last), slice((first + m) // 2, (last + m + 1) // 2)
+    if len(trees.value) == len(trees.feature):  # rows of all nodes
+        rows_of = nodes
 
     def rows(indptr: IntArray, *entries: Array) -> tuple[Array, ...]:
         """Returns the pointers and the entries of the nodes."""
@@ -147,7 +155,7 @@ def _tree(trees: Trees, m: int) -> Trees:
         feature=trees.feature[nodes],
         threshold=trees.threshold[nodes],
         left=trees.left[nodes],
-        value=trees.value[leaves],
+        value=trees.value[rows_of],
         gain=trees.gain[nodes],
         indptr=indptr,
         indices=indices,

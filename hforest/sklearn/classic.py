@@ -63,9 +63,10 @@ class RandomForestClassifier(Classifier, _ByColumns):
     importance_type : "gain", "mdi_oob" or "ufi"
         What `feature_importances_` are: shares of the gain, or `hforest.stats.oob_importance` by this
         measure, from out-of-bag samples, which `fit` then computes.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight. Of several
-        labels a sample a list of mappings, whose factors are multiplied.
+    class_weight : "balanced", "balanced_subsample", mapping from labels, or list of mappings, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight,
+        "balanced_subsample" among the samples that each tree draws. Of several labels a sample a list has a
+        mapping for each, and factors are multiplied.
     n_jobs : int, optional
         Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
         default is `hforest.get_num_threads()`.
@@ -109,7 +110,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     (np.int64(0), True)
     """
 
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -163,7 +164,7 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     bootstrap: bool = False
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -208,7 +209,7 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
     bootstrap: bool = False
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

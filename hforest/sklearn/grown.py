@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import growth, stats, tree
+from ..core import class_weights, several
 from ..core.aliases import ArrayLike
 from .base import Estimator, check_choice, check_flag
 from .trees import Trees, max_depth, parents, single
@@ -67,8 +68,13 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
-    """Returns (n_samples,) float64, sample weight times class weight; None if neither is given."""
+    """Returns (n_samples,) float64, sample weight times class weight; None if neither is given.
+
+    Classes that are balanced in each tree are no part of it.
+    """
     of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
+    if class_weights.are_of_trees(of_classes):
+        of_classes = None
     if of_samples is None and of_classes is None:
         return None
     if of_samples is None:
@@ -77,15 +83,8 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
         weight = check_array(of_samples, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
     if of_classes is None or weight.shape != (len(y),):  # another shape is refused where it is read
         return weight
-    if isinstance(of_classes, str):
-        if of_classes != "balanced":
-            raise ValueError(
-                f'class_weight: expected None, "balanced" or a mapping, got {of_classes!r}; pass one of them'
-            )
-        of_class = np.bincount(y, weight, settings["n_classes"])
-        share = of_class.sum() / max(1, np.count_nonzero(of_class))
-        of_classes = np.divide(share, of_class, out=np.zeros(len(of_class)), where=of_class > 0)
-    return of_classes[y] * weight
+    target = several.target_or_several(y, len(y), "classification", settings["n_classes"])
+    return class_weights.applied(of_classes, target, weight)
 
 
 def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
@@ -114,6 +113,7 @@ class GrownForest(Estimator):
     min_samples_split: int | float = 2
     min_samples_leaf: int | float = 1
     min_weight_fraction_leaf: float = 0.0
+    max_leaf_nodes: int | None = None
     oob_score: bool | Metric = False
     warm_start: bool = False
     importance_type: Literal["gain", "mdi_oob", "ufi"] = "gain"
@@ -434,4 +434,6 @@ class BootstrapForest(GrownForest):
         if self.max_samples is None and weight is None:
             return draw, {}
         drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
+        if class_weights.are_of_trees(settings.get("class_weight")):
+            drawn.pop("class_weight", None)
         return draw, {**drawn, "bootstrap": draw()}

@@ -96,7 +96,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     True
     """
 
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -141,7 +141,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     True
     """
 
-    class_weight: Mapping | list | Literal["balanced"] | None = None
+    class_weight: Mapping | list | Literal["balanced", "balanced_subsample"] | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -7,7 +7,7 @@ without it. The conversion to features is in `columns`.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import repeat
@@ -21,6 +21,7 @@ from ..core import check, extras
 from ..core.aliases import IntArray
 from ..core.dispatch import is_cupy
 from ..core.real import as_given, rows_of
+from .library import aside, distinct, polars
 
 NUMBERS = ("number", "boolean", "time", "duration")
 """Kinds whose values are numbers; of the last two in days."""
@@ -58,8 +59,8 @@ class Values(NamedTuple):
     kind: str
     data: Any = None
     """(n_rows,): of numbers any real dtype, of booleans bool, of times of day and durations float64 days, of
-    TIMES datetime64[us], of text a polars Series or an object array (None where missing), of other LEVELS
-    int64 places in `levels`."""
+    TIMES datetime64[us], of text a polars Series (String or Categorical) or an object array (None where
+    missing), of other LEVELS, and of text with `levels`, int64 places in these, -1 where missing."""
     absent: Any = None
     """(n_rows,) bool: where a value is missing; `data` is arbitrary there."""
     levels: tuple[str, ...] = ()
@@ -126,30 +127,39 @@ class File:
     """The columns of a file, as `read` returns them."""
 
     frame: Any
-    """A polars data frame; the cells of a CSV file are text."""
+    """A polars data frame."""
     lines: IntArray | None = None
     """(n_rows,) int64: the line of the file where each row is; None if rows have no lines."""
     decimal: str = "."
     """The decimal sign that the separator of a CSV file suggests."""
+    is_text: bool = False
+    """Whether all columns are text, as in a CSV file; those of few different texts are Categorical."""
 
     @property
     def columns(self) -> list[str]:
         """Returns the names of the columns."""
         return list(self.frame.columns)
 
+    @aside
     def __getitem__(self, rows: Any) -> "File":
         """Returns some of the rows, (n,) int64."""
         lines = None if self.lines is None else self.lines[rows]
-        return File(self.frame[rows.tolist()], lines, self.decimal)
+        return replace(self, frame=self.frame[rows.tolist()], lines=lines)
 
+    @aside
     def without(self, names: Container[str]) -> "File":
         """Returns the columns of other names."""
         kept = [name for name in self.columns if name not in names]
-        return File(self.frame.select(kept), self.lines, self.decimal)
+        return replace(self, frame=self.frame.select(kept))
 
     def place(self, row: int) -> str:
         """Returns where a row is, for messages."""
         return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+
+def place_of(table: Any) -> Callable[[int], str]:
+    """Returns the function that says where a row of a table is."""
+    return table.place if isinstance(table, File) else lambda row: f"row {row}"
 
 
 Reader = Callable[[], Values]
@@ -157,8 +167,9 @@ Reader = Callable[[], Values]
 
 def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
     """Returns the names of the columns, a function that reads each, and the number of rows."""
+    read = of_series
     if isinstance(table, File):
-        table = table.frame
+        read, table = of_series if not table.is_text else _of_text, table.frame
     check.on_cpu(**{name: table})
     check.require(
         not isinstance(table, list | tuple) or not any(isinstance(row, Mapping) for row in table[:1]), name,
@@ -179,7 +190,7 @@ def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
         return list(fields), [_later(of_array, table[field]) for field in fields], len(table)
     if isinstance(table, Mapping):
         return _opened_mapping(name, table)
-    return _opened_frame(name, table)
+    return _opened_frame(name, table, read)
 
 
 def _later(function: Callable[[Any], Values], column: Any) -> Reader:
@@ -223,7 +234,10 @@ def _column(name: str, a: Any) -> Any:
     return as_given(name, a) if nested else column
 
 
-def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
+@aside
+def _opened_frame(
+    name: str, table: Any, read: Callable[[Any], Values]
+) -> tuple[list[str], list[Reader], int]:
     try:
         import narwhals.stable.v2 as nw
     except ImportError:
@@ -241,7 +255,9 @@ def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
         frame = nw.from_native(table, eager_only=True)
     except TypeError:
         raise other from None
-    return names, [_later(of_series, column) for column in frame.iter_columns()], len(frame)
+    if frame.implementation.is_polars():
+        polars(name)
+    return names, [_later(read, column) for column in frame.iter_columns()], len(frame)
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -434,16 +450,14 @@ def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:
 
     Those of numbers are in ascending order and exact; infinity is missing.
     """
+    if values.kind in LEVELS and (values.kind != "text" or values.levels):
+        return values.levels, values.data
     if values.kind == "text" and isinstance(values.data, np.ndarray):
         codes = np.full(len(values.absent), -1)
         levels, codes[~values.absent] = encoded(values.data[~values.absent])
         return levels, codes
     if values.kind == "text":
-        some = values.data.drop_nulls().unique(maintain_order=True).to_list()
-        codes = values.data.replace_strict(some, range(len(some)), default=-1)
-        return tuple(some), codes.cast(int).fill_null(-1).to_numpy()
-    if values.kind in LEVELS:
-        return values.levels, values.data
+        return places_in(*distinct(values.data, always=True))
     present = ~values.absent
     if values.data.dtype.kind == "f":
         present &= np.isfinite(values.data)
@@ -451,6 +465,18 @@ def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:
     codes = np.full(len(values.absent), -1)
     codes[present] = places
     return tuple(map(spelling, some.tolist())), codes
+
+
+def places_in(different: Any, places: IntArray, counts: IntArray) -> tuple[tuple[str, ...], IntArray]:
+    """Returns texts and places of `distinct`, -1 for null."""
+    levels = tuple(different[:-1].to_list())
+    return levels, np.where(places == len(levels), -1, places) if counts[-1] else places
+
+
+def by_spelling(values: Values) -> Values:
+    """Returns text as places in its levels, which are computed once."""
+    levels, codes = spelt(values)
+    return values._replace(data=codes, levels=levels)
 
 
 # ------------------------------------------------------------------------------------------- frames
@@ -483,7 +509,7 @@ def _of_series(series: Any) -> Values:
         return _of_categories(series, absent)
     if dtype == nw.String:
         if series.implementation.is_polars():
-            return Values("text", series.to_native(), absent)
+            return _of_text(series)
         texts = _objects(series)
         texts[absent] = None  # pandas gives NaN
         return Values("text", texts, absent)
@@ -504,6 +530,13 @@ def _of_series(series: Any) -> Values:
     if dtype == nw.Datetime and dtype.time_zone is not None:
         return values._replace(kind="instant")
     return values
+
+
+def _of_text(series: Any) -> Values:
+    """Returns a column of a CSV file."""
+    if series.null_count() == len(series):
+        return missing(len(series))
+    return Values("text", series.to_native(), np.asarray(series.is_null().to_numpy(), bool))
 
 
 def _objects(series: Any) -> np.ndarray:

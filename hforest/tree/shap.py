@@ -82,11 +82,12 @@ def shap_values(
 
     Cost for each sample and tree of N nodes, whose paths compare at most D features: path-dependent about
     ``N D / 2 n_outputs`` multiplications (Yu et al. 2022), as integrals of polynomials that Gauss's rule with
-    D / 2 points makes exact (Wettenstein, Mitchell and Yu 2026). All terms are positive, so that deep trees
-    lose no digits. Interventional: for each row of the background, a visit of each node that some hybrid
-    sample reaches. With projections that is exponential in the features on which the side of a split depends:
-    the call raises ValueError beyond 2**18 branches. Memory: that of the result. Results are bit-identical at
-    any number of threads.
+    D / 2 points makes exact (Wettenstein, Mitchell and Yu 2026); up to 32 samples walk together. All terms
+    are positive, so that deep trees lose no digits. Interventional: a visit of each node that some hybrid
+    sample reaches, for 64 rows of the background together, and an addition for each of them in each leaf.
+    With projections that is exponential in the features on which the side of a split depends: the call
+    raises ValueError beyond 2**18 branches. Memory: that of the result. Results are bit-identical at any
+    number of threads, on any vector path, and in calls for fewer samples.
 
     Examples
     --------

@@ -56,6 +56,7 @@ options("first_row", 0, 3)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
 options("min_impurity_decrease", 0.0, 0.1)
+options("max_leaf_nodes", None, 2, 5)
 options("min_weight_fraction_leaf", 0.0, 0.2)
 options("co2.max_features", None, "n**0.6", "sqrt", 1, 0.5)
 
@@ -120,10 +121,11 @@ def _class_weight(s: Setting) -> Any:
     if _regression(s):
         return None
     if _several(s):
-        return s.choice((None, "balanced", [None, {0: 2}]))
+        return s.choice((None, "balanced", "balanced_subsample", [None, {0: 2}]))
     n_classes = s.argument("n_classes") or len(np.unique(s.argument("y")))
     ones = dict.fromkeys(range(n_classes), 1.5)
-    return s.choice((None, "balanced", ones, np.full(n_classes, 2.0)))
+    words = ("balanced", *["balanced_subsample"] * (s.target.name in _OF_SEVERAL))
+    return s.choice((None, *words, ones, np.full(n_classes, 2.0)))
 
 
 @value("criterion")

@@ -19,7 +19,7 @@ forest = hforest.grow(x, y, task="classification", criterion="gini", max_feature
 # Settings that functions hand on are complete, and checked in each.
 of_trees: growth.TreeSettings = {
     "max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_weight_fraction_leaf": 0.0,
-    "min_impurity_decrease": 0.0, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
+    "min_impurity_decrease": 0.0, "max_leaf_nodes": 9, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
     "progress": lambda done, n_trees: done < n_trees, "rng": np.random.default_rng(0),
 }  # fmt: skip
 of_grow: growth.Settings = {

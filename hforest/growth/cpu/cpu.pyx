@@ -231,7 +231,9 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         entries[m + 1] = entries[m] + tree.n_entries
         words[m + 1] = words[m] + tree.n_all_words
     feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
-    threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
+    threshold = np.empty(nodes[n_trees], dtype)
+    # Gains decide which nodes of `Roots` stay, and are rounded later.
+    gain = np.empty(nodes[n_trees], dtype if (<_Grown> trees[0]).tree.row == NULL else np.float64)
     value = np.empty((leaves[n_trees], n_outputs * HF_LEAF_VALUES), dtype)
     indptr, indices, data = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, dtype)
     if projected:
@@ -312,7 +314,9 @@ cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     t.in_terms = t.monotonic != NULL
     t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
-    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = objective.limits
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction, t.max_leaves = (
+        objective.limits
+    )
     t.seed, t.watch = batch.seed, NULL
     return t
 
@@ -366,6 +370,21 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     return c
 
 
+cdef bint _grow_tree(
+    const hf_task* t, const double* weight, int64_t number, const int32_t* counts, const int32_t* order,
+    hf_tree* tree
+) noexcept nogil:
+    # Grows a tree; returns whether there was memory.
+    #
+    # weight  IN (t.n,)  in place of t.weight, or NULL
+    cdef hf_task own
+    if weight == NULL:
+        return grow_tree(t, number, counts, order, tree)
+    own = t[0]
+    own.weight = weight
+    return grow_tree(&own, number, counts, order, tree)
+
+
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
@@ -373,7 +392,9 @@ cdef object grow_trees(hf_task* t, batch):
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef const int32_t* order = start_of_rows[int32_t](batch.order)
+    cdef const double* weight = start_of_rows[double](batch.weight)
     cdef int64_t counts_size = t.n if counts != NULL else 0, order_size = t.n if order != NULL else 0
+    cdef int64_t weight_size = t.n if weight != NULL else 0
     cdef int32_t[:, ::1] reached = batch.reached
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
@@ -385,8 +406,9 @@ cdef object grow_trees(hf_task* t, batch):
     n_units = hf_units(&watch, n_trees, threads)
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
-            if not grow_tree(
-                t, first + m, counts + m * counts_size, order + m * order_size, <hf_tree*> at[m]
+            if not _grow_tree(
+                t, weight + m * weight_size, first + m, counts + m * counts_size, order + m * order_size,
+                <hf_tree*> at[m],
             ):
                 hf_stop(&watch)
             hf_end(&watch)

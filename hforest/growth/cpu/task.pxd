@@ -96,6 +96,16 @@ cdef struct hf_pending:
     # With monotonic constraints: bounds of the means, or of the shares of the second class, of its leaves.
     double lower
     double upper
+    # Of a node with a split: order of the values of its children, 1 or -1; 0: none. Their common bound.
+    int order
+    double between
+
+
+# A node of a tree with a maximum number of leaves: it has a split, and children once it is taken from r.heap.
+cdef struct hf_scored:
+    hf_pending node
+    uint64_t key       # of the node
+    int64_t middle     # the first sample of the right child
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -125,8 +135,9 @@ cdef struct hf_tree:
     int64_t n_rows
     int64_t node_capacity
     int64_t row_capacity
-    # Projections: node v has entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
-    int64_t* indptr
+    # Projections: node v has entry_count[v] entries from entry_at[v] on.
+    int64_t* entry_at
+    int32_t* entry_count
     uint32_t* indices
     void* data         # (n_entries,), float or double
     int64_t n_entries
@@ -139,6 +150,7 @@ cdef struct hf_tree:
     int64_t n_all_words
     int64_t word_capacity
     bint has_defaults
+    int32_t* row       # (n_nodes,) what leaves have in `left`, of all nodes; NULL: only leaves have rows
     int32_t* reached   # OUT (t.n,): the leaf of each sample that the tree takes; of the caller, or NULL
 
 
@@ -202,6 +214,7 @@ cdef struct hf_task:
     int64_t min_leaf
     double min_decrease
     double min_weight_fraction   # least share of a tree's weight on each side of a split
+    int64_t max_leaves      # 0: no limit
     uint64_t seed
     hf_watch* watch
 
@@ -249,6 +262,13 @@ cdef struct hf_workspace:
     hf_pending* pending
     int64_t n_pending
     int64_t pending_capacity
+    int64_t max_leaves      # 0: none, or no tree on r.n samples reaches it
+    int64_t n_leaves        # leaves of the tree, if its pending nodes were leaves
+    hf_scored* scored       # (n_scored,), in the order in which nodes were made
+    int64_t n_scored
+    int64_t scored_capacity
+    int32_t* heap           # (n_heap,)  a heap of nodes without children, by number in `scored`
+    int64_t n_heap
     double root_weight
     double least_weight     # least weight of each side of a split
     const hf_pending* node  # with monotonic constraints: the node whose splits are scored,

@@ -59,6 +59,7 @@ struct Target {
 struct Limits {
     size max_depth, min_samples_split, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
+    size max_leaf_nodes; // 0: no limit; the host cuts grown trees back
 };
 
 // The nodes of a level, of all trees, and their samples.
