@@ -74,8 +74,23 @@ class Arrays:
         self.value = np.zeros((self.node_count, len(values), self.n_classes.max()))
         for k, value in enumerate(values):
             self.value[:, k, : value.shape[1]] = value
+        if getattr(model, "monotonic_cst", None) is not None:
+            self._clip(model.monotonic_cst)
         if len(values) == 1:  # what the tree predicts
             self.value[is_leaf, 0] = forest.value[forest.left[is_leaf]]
+
+    def _clip(self, signs: Any) -> None:
+        """Clips the values of all nodes to their bounds; hforest stores those of leaves alone."""
+        own, bounds = self.value[:, 0, -1].copy(), np.tile([-np.inf, np.inf], (self.node_count, 1))
+        for node in np.flatnonzero(self.feature >= 0):
+            children = [self.children_left[node], self.children_right[node]]
+            bounds[children] = bounds[node]
+            if sign := signs[self.feature[node]]:
+                low, high = children[::sign]
+                bounds[low, 1] = bounds[high, 0] = own[children].sum() / 2
+        self.value[:, 0, -1] = np.clip(own, *bounds.T)
+        if self.n_classes[0] == 2:
+            self.value[:, 0, 0] = 1 - self.value[:, 0, 1]
 
     def apply(self, x: Any) -> np.ndarray:
         return tree.apply(self._forest, x)[:, 0]
