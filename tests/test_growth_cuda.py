@@ -432,6 +432,11 @@ def test_host_several_labels(grown_alike, dtype, weights, kind):
     grown_alike(x, y, n_classes=[4, 2], class_weight="balanced", **KINDS[kind](6))
 
 
+@pytest.mark.parametrize("max_samples", [1, 0.4, 250])
+def test_host_number_of_draws(grown_alike, max_samples):
+    grown_alike(*problem(100, 6), max_samples=max_samples)
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize("kind", ["features", "sparse"])
 def test_host_weights_balanced_in_each_tree(grown_alike, monkeypatch, memory, kind):

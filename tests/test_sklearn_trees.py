@@ -243,5 +243,5 @@ def test_importances_that_no_fit_computed():
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "RandomForestRegressor"])
 def test_sparse_targets_are_refused(name):
     y = scipy.sparse.csr_array(np.eye(150)[:, :2])
-    with pytest.raises(TypeError, match="y: expected an array, got a sparse matrix; pass y.toarray()"):
+    with pytest.raises(TypeError, match="y: expected a dense array, got csr_array; pass y.toarray"):
         small(name).fit(X, y)

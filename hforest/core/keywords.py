@@ -21,12 +21,12 @@ COUNTERPARTS = {
         ("n_jobs", "n_threads", "num_threads", "nthread", "thread_count"), "hforest.set_num_threads"
     ),
     "objective": "task",
+    "num_leaves": "max_leaf_nodes",
     **dict.fromkeys(("colsample_bynode", "feature_fraction_bynode", "mtry"), "max_features"),
     **dict.fromkeys(("min_child_samples", "min_data_in_leaf"), "min_samples_leaf"),
     **dict.fromkeys(("gamma", "min_split_gain"), "min_impurity_decrease"),
     "warm_start": "first_tree, then hforest.tree.join",
     **dict.fromkeys(("monotone_constraints", "monotonic_constraints"), "monotonic_cst"),
-    "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
     "oob_score": "hforest.tree.out_of_bag",
     **dict.fromkeys(
         ("categorical_features", "cat_features", "categorical_feature"),

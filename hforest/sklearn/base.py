@@ -127,7 +127,6 @@ class Estimator(BaseEstimator):
         "n_estimators": "n_trees",
         "random_state": "rng",
         "categorical_features": "categorical",
-        "max_samples": "n_draws",
     }
     """Parameters that hforest has under another name."""
 
@@ -229,8 +228,6 @@ class Estimator(BaseEstimator):
 
         A table has other columns than numbers, or is read by `categorical_features="from_dtype"`.
         """
-        if any(map(issparse, y)):
-            raise TypeError("y: expected an array, got a sparse matrix; pass y.toarray()")
         if reset:
             word = getattr(self, "categorical_features", None)
             self.columns_: Any = None

@@ -46,6 +46,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
         Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
         "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
         `hforest.tabular.columns` and stores it in `columns_`.
+    ccp_alpha : float
+        Cost of a split in cost-complexity pruning, `hforest.tree.prune`; 0 prunes nothing.
     bootstrap : bool
         Whether each tree draws samples with replacement.
     max_samples : int or float, optional

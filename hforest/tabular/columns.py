@@ -27,6 +27,7 @@ from .tables import (
     Values,
     by_spelling,
     is_table,
+    missing,
     opened,
     place_of,
     shown,
@@ -233,7 +234,7 @@ def learned(
             some = _features(properties.levels, properties.parts, values)
             notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
-            return fault
+            return fault.alone()
         return _Learned(properties, some if with_features else [], typed.form, [*said, *more], notes)
 
     found: list[_Learned] = []
@@ -333,7 +334,7 @@ def _as_learned(columns: Columns, j: int, read: Callable[[], Values], place: Any
     typed = texts.cast(values, form, words)
     n = int((~typed.values.absent).sum()) + len(typed.unreadable)
     if not n:
-        return typed.values._replace(kind=MISSING, data=np.full(len(values.absent), np.nan)), []
+        return missing(len(values.absent)), []
     if len(typed.unreadable) > texts.MAX_UNREADABLE * n:
         row = int(typed.unreadable[0])
         got = f"text such as {values.data[row].strip()!r:.60}"
@@ -399,7 +400,7 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
             some = _features(levels, of_column, values)
             return some, said if faults_of is None else [*said, *_unlike(columns, j, values, some, where)]
         except ColumnError as fault:
-            return fault
+            return fault.alone()
 
     used = [j for j in range(len(wanted)) if first[j] < first[j + 1]]
     features: list[FloatArray] = []
@@ -455,6 +456,8 @@ def columns(
         with `categorical` None, infinity, more than 65536 categories.
     ImportError
         A data frame or a column of text, if narwhals or polars is not installed.
+    RuntimeError
+        Such a column in a process that was forked while threads of polars ran.
 
     Warns
     -----

@@ -146,6 +146,11 @@ def _bootstrap(s: Setting) -> Any:
     return s.choice((True, False, "poisson", counts))
 
 
+@value("max_samples")
+def _max_samples(s: Setting) -> Any:
+    return s.choice((None, 1, s.n + 2, 0.5, 1.5)) if s.argument("bootstrap") is True else None
+
+
 @value("y_order")
 def _y_order(s: Setting) -> Any:
     order = np.arange(s.n * s.n_trees).reshape(s.n_trees, s.n) * 3 % s.n
@@ -427,7 +432,10 @@ def _labels_or_targets(s: Setting) -> np.ndarray:
 
 
 value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)
-value("empty")(lambda s: "prune" if _regression(s) else s.choice(("prune", "abstain")))
+value("empty")(
+    lambda s: s.choice(("prune", "prior") if _regression(s) else ("prune", "abstain", "uniform", "prior"))
+)
+value("tree.refit.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
 
 
 @value("tree.quantiles.targets")

@@ -74,23 +74,25 @@ class Arrays:
         self.value = np.zeros((self.node_count, len(values), self.n_classes.max()))
         for k, value in enumerate(values):
             self.value[:, k, : value.shape[1]] = value
-        if getattr(model, "monotonic_cst", None) is not None:
-            self._clip(model.monotonic_cst)
+        signs = getattr(model, "monotonic_cst", None)
+        if signs is not None and len(values) == 1 and self.n_classes[0] == 1:
+            self._clip(np.asarray(signs))
         if len(values) == 1:  # what the tree predicts
             self.value[is_leaf, 0] = forest.value[forest.left[is_leaf]]
 
-    def _clip(self, signs: Any) -> None:
-        """Clips the values of all nodes to their bounds; hforest stores those of leaves alone."""
-        own, bounds = self.value[:, 0, -1].copy(), np.tile([-np.inf, np.inf], (self.node_count, 1))
+    def _clip(self, signs: np.ndarray) -> None:
+        """Clips values of inner nodes to the bounds that the splits above them set, as scikit-learn does."""
+        value = self.value[:, 0, 0]
+        low, high = np.full(self.node_count, -np.inf), np.full(self.node_count, np.inf)
         for node in np.flatnonzero(self.feature >= 0):
-            children = [self.children_left[node], self.children_right[node]]
-            bounds[children] = bounds[node]
-            if sign := signs[self.feature[node]]:
-                low, high = children[::sign]
-                bounds[low, 1] = bounds[high, 0] = own[children].sum() / 2
-        self.value[:, 0, -1] = np.clip(own, *bounds.T)
-        if self.n_classes[0] == 2:
-            self.value[:, 0, 0] = 1 - self.value[:, 0, 1]
+            sides = (left, right) = self.children_left[node], self.children_right[node]
+            for side in sides:
+                low[side], high[side] = low[node], high[node]
+                value[side] = np.clip(value[side], low[side], high[side])
+            middle, sign = (value[left] + value[right]) / 2, signs[self.feature[node]]
+            if sign:
+                below, above = sides if sign > 0 else sides[::-1]
+                high[below] = low[above] = middle
 
     def apply(self, x: Any) -> np.ndarray:
         return tree.apply(self._forest, x)[:, 0]

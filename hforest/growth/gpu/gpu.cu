@@ -195,15 +195,16 @@ extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsign
     if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);
 }
 
-// Adds to counts (n_trees, n), 0 before, the number of times that a tree draws a sample. One thread per four draws.
+// Adds to counts (n_trees, n), 0 before, the number of times that a tree draws a sample in n_draws draws. One thread
+// per four draws.
 extern "C" __global__ void bootstrap_counts(
-    const unsigned long long *__restrict__ key, size n_trees, size n, int *__restrict__ counts
+    const unsigned long long *__restrict__ key, size n_trees, size n, size n_draws, int *__restrict__ counts
 ) {
-    const size i = thread_number(), n_draws = (n + 3) / 4;
-    if (i >= n_trees * n_draws) return;
-    const size tree = i / n_draws, at = i % n_draws;
+    const size i = thread_number(), n_fours = (n_draws + 3) / 4;
+    if (i >= n_trees * n_fours) return;
+    const size tree = i / n_fours, at = i % n_fours;
     const hf_draw draw = hf_philox(key[tree], (uint64_t)at, HF_STREAM_BOOTSTRAP);
-    for (size j = 0; j < 4 && 4 * at + j < n; ++j)
+    for (size j = 0; j < 4 && 4 * at + j < n_draws; ++j)
         atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
