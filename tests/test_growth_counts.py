@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import assert_same_bits, refused
 from growers import GROWERS, Table, blobs, problem
 
 import hforest
@@ -199,3 +199,40 @@ def test_counts_that_are_no_array(counts):
             GROWERS[name](x, y, 1, bootstrap=counts)
     with pytest.raises(TypeError, match="^counts: expected .*, got .*; "):
         tree.out_of_bag(hforest.grow(x, y, 1), x, counts)
+
+
+@pytest.mark.parametrize(
+    ("max_samples", "n_draws"), [(1, 1), (7, 7), (0.5, 30), (0.01, 1), (1.0, 60), (2.25, 135)]
+)
+def test_number_of_draws(max_samples, n_draws):
+    x, y = problem(60, 3)
+    counts = growth.bootstrap_counts(60, 4, n_draws=n_draws, first_tree=2, rng=5)
+    settings = {"n_classes": 3, "first_tree": 2, "rng": 5}
+    f = hforest.grow(x, y, 4, max_samples=max_samples, **settings)
+    assert_same_bits(f, hforest.grow(x, y, 4, bootstrap=counts, **settings))
+    with hforest.using("reference"):
+        np.testing.assert_array_equal(
+            growth.bootstrap_counts(60, 4, n_draws=n_draws, first_tree=2, rng=5), counts
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"max_samples": 0}, ValueError, "max_samples: expected 1 to"),
+        ({"max_samples": 0.0}, ValueError, "max_samples: expected a finite number > 0"),
+        ({"max_samples": np.nan}, ValueError, "max_samples: expected a finite number > 0"),
+        ({"max_samples": 1e300}, ValueError, "max_samples: expected 1 to"),
+        ({"max_samples": "all"}, TypeError, "max_samples: expected None, an int or a float, got str"),
+        ({"max_samples": True}, TypeError, "max_samples: expected None, an int or a float, got bool"),
+        (
+            {"max_samples": 5, "bootstrap": False},
+            ValueError,
+            "max_samples: expected None without bootstrap=True, got 5",
+        ),
+        ({"max_samples": 5, "bootstrap": "poisson"}, ValueError, "max_samples: expected None without"),
+    ],
+)
+def test_bad_numbers_of_draws(settings, error, words):
+    with refused(error, "^" + words):
+        hforest.grow(*problem(60, 3), 4, **settings)

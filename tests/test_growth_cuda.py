@@ -95,6 +95,28 @@ def test_host_bins(cuda, dtype, n, most):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_bins": 9, "max_features": None, "min_samples_leaf": 2},
+        {"splitter": "random"},
+        KINDS["sparse"](6),
+    ],
+    ids=words,
+)
+@pytest.mark.parametrize("weights", ["one", "whole", "real"])
+def test_host_trees_by_the_poisson_deviance(grown_alike, dtype, settings, weights):
+    x, _ = problem(300, 6, dtype=dtype)
+    y, settings = learned(x, settings | {"weights": weights, "missing": True, "task": 2})
+    y = np.floor(np.exp(y))
+    y[:, 1] *= 1e3
+    assert (y == 0).any()
+    for targets in (y, y[:, 0]):
+        forest = grown_alike(x, targets, **settings, criterion="poisson")
+        assert len(forest.feature) > 20
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize(
     ("n_outputs", "settings"),
@@ -408,6 +430,11 @@ def test_host_several_labels(grown_alike, dtype, weights, kind):
     f = grown_alike(x, y, n_classes=[3, 2], sample_weight=weight, **KINDS[kind](6))
     np.testing.assert_array_equal(f.class_start, [0, 3, 5])
     grown_alike(x, y, n_classes=[4, 2], class_weight="balanced", **KINDS[kind](6))
+
+
+@pytest.mark.parametrize("max_samples", [1, 0.4, 250])
+def test_host_number_of_draws(grown_alike, max_samples):
+    grown_alike(*problem(100, 6), max_samples=max_samples)
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])

@@ -60,6 +60,7 @@ OF_TREES = {
     "random": {"splitter": "random"},
     "random bins": {"splitter": "random", "max_bins": 9, "min_samples_leaf": 2},
     "all features": {"max_features": None, "bootstrap": False, "max_depth": 4},
+    "few leaves": {"max_leaf_nodes": 6},
 }
 
 

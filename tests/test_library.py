@@ -1,5 +1,6 @@
 """polars in other threads than the caller's: exceptions of signal handlers, forks, places of texts."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -87,6 +88,37 @@ def test_each_keeps_the_order_and_raises():
         with pytest.raises(ValueError, match="seven"):
             library.each(half, range(20), n_threads)
     assert library.each(half, []) == []
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_errors_keep_no_column(in_thread):
+    """Also without the garbage collector: no frame of an error refers to the columns of the table."""
+    good, bad = np.arange(3.0), np.zeros(3, complex)
+    columns, kept = tabular.columns({"good": good, "bad": good.copy()}), []
+    calls = [
+        lambda: tabular.columns({"good": good, "bad": bad}),
+        lambda: tabular.numbers(columns, {"good": good, "bad": bad}),
+        lambda: tabular.target({"good": good, "bad": bad}, "bad"),
+    ]
+
+    def check():
+        for call in calls:
+            before = sys.getrefcount(good), sys.getrefcount(bad)
+            with pytest.raises((TypeError, ValueError), match="complex"):
+                call()
+            kept.append((sys.getrefcount(good), sys.getrefcount(bad)) != before)
+
+    gc.disable()
+    try:
+        if in_thread:
+            thread = threading.Thread(target=check)
+            thread.start()
+            thread.join()
+        else:
+            check()
+    finally:
+        gc.enable()
+    assert kept == [False] * 3
 
 
 def test_a_process_ends_after_work_that_was_left_behind():

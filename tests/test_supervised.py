@@ -11,7 +11,7 @@ from scipy import sparse
 
 import hforest
 from hforest import co2, layers, neural, tree
-from hforest.core import check, class_weights, progress, supervised
+from hforest.core import check, class_factors, progress, supervised
 from hforest.core.real import fault
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
@@ -345,7 +345,7 @@ def test_no_weights_are_ones():
 
 def weighted(class_weight, of_samples=(1.0, 2.0, 3.0, 4.0), y=(0, 0, 2, 2), n_classes=3):
     found = supervised.target(np.array(y), len(y), "classification", n_classes)
-    return class_weights.applied(class_weight, found, np.array(of_samples))
+    return class_factors.applied(class_weight, found, np.array(of_samples))
 
 
 def test_class_weight_in_three_forms():
@@ -363,18 +363,18 @@ def test_class_weight_in_three_forms():
 def test_class_weight_does_not_write_into_its_arguments():
     of_samples, factors = np.array([1.0, 2.0]), np.array([2.0, 3.0])
     found = supervised.target([0, 1], 2, "classification", None)
-    assert class_weights.applied(factors, found, of_samples).tolist() == [2, 6]
+    assert class_factors.applied(factors, found, of_samples).tolist() == [2, 6]
     assert of_samples.tolist() == [1, 2]
     assert factors.tolist() == [2, 3]
 
 
 def test_class_weight_belongs_to_classification():
     found = supervised.target([0, 1], 2, "regression", None)
-    assert class_weights.applied(None, found, np.ones(2)).tolist() == [1, 1]
+    assert class_factors.applied(None, found, np.ones(2)).tolist() == [1, 1]
     for weight in ("balanced", {0: 1}, [1, 2]):
         message = '^class_weight: expected None with task="regression".*pass sample_weight'
         with pytest.raises(ValueError, match=message):
-            class_weights.applied(weight, found, np.ones(2))
+            class_factors.applied(weight, found, np.ones(2))
 
 
 def test_real_labels_are_told_of_regression():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, class_weights, keywords, supervised
+from ..core import check, class_factors, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any, trusted
@@ -140,7 +140,7 @@ class Samples(NamedTuple):
 def weights(y: np.ndarray, n_classes: int, sample_weight: Any, class_weight: Any) -> np.ndarray:
     """Returns the weights of samples of these labels, (n_samples,) float64, not all 0."""
     of_samples = supervised.sample_weight(sample_weight, y)
-    total = class_weights.applied(class_weight, supervised.Target(y, None, n_classes), of_samples)
+    total = class_factors.applied(class_weight, supervised.Target(y, None, n_classes), of_samples)
     supervised.similar("sample_weight", total)
     return np.asarray(total)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from .. import growth
-from ..core import check, class_weights, dispatch, machine, supervised
+from ..core import check, class_factors, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, Bootstrap, ClassWeight, CO2Features, FloatArray
 from ..core.in_place import PlacedWindows, rows_of
 from ..core.keywords import shared
@@ -142,7 +142,7 @@ def grow(
             x = numbers = rows_of(x)
     target, weight = checks.target_and_weight(x, y, sample_weight, task, settings["n_classes"])
     if class_weight is not None:
-        weight = class_weights.applied(class_weight, target, weight)
+        weight = class_factors.applied(class_weight, target, weight)
         checks.moderate_weight("class_weight", weight)
     number = supervised.criterion(settings["criterion"], task, "entropy")
     n_candidates = checks.candidates(max_features, x.shape[1])

@@ -27,7 +27,6 @@ COUNTERPARTS = {
     **dict.fromkeys(("gamma", "min_split_gain"), "min_impurity_decrease"),
     "warm_start": "first_tree, then hforest.tree.join",
     **dict.fromkeys(("monotone_constraints", "monotonic_constraints"), "monotonic_cst"),
-    "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
     "oob_score": "hforest.tree.out_of_bag",
     **dict.fromkeys(
         ("categorical_features", "cat_features", "categorical_feature"),

@@ -15,6 +15,8 @@ from .aliases import Array, ArrayLike, Classes, IntArray, Task
 from .dispatch import array_module
 from .supervised import MAX_CLASSES, MAX_WEIGHT, TASKS, Target, as_given, labels, target
 
+__all__ = ["labels_of", "target_or_several"]
+
 
 def target_or_several(
     y: ArrayLike, n: int, task: Task, n_classes: Classes, most: float = MAX_WEIGHT

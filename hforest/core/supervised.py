@@ -409,11 +409,18 @@ def _plain(a: Array) -> Array:
 # ------------------------------------------------------------------------------------------- settings
 
 
-def criterion(value: str | None, task: Task, default: str = "gini") -> int:
-    """Returns the number of a criterion; None is `default`, in a regression "squared_error"."""
+def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bool = False) -> int:
+    """Returns the number of a criterion; None is `default`, in a regression "squared_error".
+
+    grown: whether criteria of `hforest.grow` alone are allowed.
+    """
     if value is None:
         value = default if task == "classification" else "squared_error"
-    numbers = scores.numbers(task)
+    numbers = scores.numbers(task, grown=grown)
+    check.require(
+        value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
+        value, "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
+    )  # fmt: skip
     return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 
 

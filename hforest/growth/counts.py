@@ -13,25 +13,21 @@ _DRAWS = 1 << 20
 """Number of draws at a time."""
 
 
-def _draw(
-    seed: int, first_tree: int, n_draws: int, sample_weight: FloatArray | None, counts: IntArray
-) -> None:
+def _draw(seed: int, first_tree: int, n_draws: int, sample_weight: FloatArray, counts: IntArray) -> None:
     """Writes to counts[m] (OUT) how often tree first_tree + m draws each sample, in n_draws draws.
 
-    sample_weight (n_samples,): IN, proportional to the probabilities; None: they are equal.
+    sample_weight (n_samples,): IN, proportional to the probabilities.
     """
     n = counts.shape[1]
-    upper = None
-    if sample_weight is not None:
-        last = int(np.flatnonzero(sample_weight)[-1])
-        # In units of a power of two, so that sums are in range.
-        upper = np.cumsum(np.ldexp(sample_weight, -np.frexp(sample_weight.max())[1]))[: last + 1]
+    last = int(np.flatnonzero(sample_weight)[-1])
+    # In units of a power of two, so that sums are in range.
+    upper = np.cumsum(np.ldexp(sample_weight, -np.frexp(sample_weight.max())[1]))[: last + 1]
     for m in range(len(counts)):
         key = philox.keys(philox.philox(seed, first_tree + m, 0))[0]
         counts[m] = 0
         for first in range(0, n_draws, _DRAWS):
             size = min(_DRAWS, n_draws - first)
-            row = _equal(key, first, size, n) if upper is None else _weighted(key, first, size, upper)
+            row = _weighted(key, first, size, upper)
             counts[m] += np.bincount(row, minlength=n).astype(np.int32)
 
 
@@ -40,15 +36,6 @@ def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
     counter = np.arange(first, first + size, dtype=np.uint64)
     words: IntArray = np.stack(philox.words(key, counter, np.array(stream, np.uint64)), axis=1)
     return words
-
-
-def _equal(key: int, first: int, size: int, n: int) -> IntArray:
-    """Returns (size,) int64: draw i is word i % 4 of counter i // 4 times n, over 2**32; 4 divides first."""
-    pairs = _pairs(key, philox.BOOTSTRAP, first // 4, -(-size // 4))
-    half = np.uint64(32)
-    words = np.stack([pairs & np.uint64(2**32 - 1), pairs >> half], axis=2).ravel()[:size]
-    rows: IntArray = (words * np.uint64(n) >> half).astype(np.int64)
-    return rows
 
 
 def _weighted(key: int, first: int, size: int, upper: FloatArray) -> IntArray:
@@ -104,7 +91,9 @@ def bootstrap_counts(
     n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
     n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
     first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
-    if n_draws is not None:
+    if n_draws is None:
+        n_draws = n_samples
+    else:
         n_draws = check.integer("n_draws", n_draws, 1, check.MAX_COUNT)
         check.require(n_samples > 0, "n_samples", "at least 1 to draw from", n_samples, "pass n_draws=None")
     if sample_weight is not None:
@@ -113,10 +102,10 @@ def bootstrap_counts(
     with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
         counts = np.empty((n_trees, n_samples), np.int32)
     seed = check.seed(rng)
-    if n_draws is None and sample_weight is None:
-        dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree, counts)
+    if sample_weight is None:
+        dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree, n_draws, counts)
     else:
-        _draw(seed, first_tree, n_samples if n_draws is None else n_draws, sample_weight, counts)
+        _draw(seed, first_tree, n_draws, sample_weight, counts)
     return counts
 
 

@@ -39,6 +39,7 @@ def grow(
     max_features: AutoFeatures = "auto",
     splitter: Splitter = "best",
     bootstrap: Bootstrap = True,
+    max_samples: int | float | None = None,
     y_order: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: ClassWeight = None,
@@ -148,8 +149,9 @@ def grow(
     """
     grow_some, growth = _start(
         samples(x), y, n_trees, projections=projections, n_projections=n_projections,
-        max_features=max_features, splitter=splitter, bootstrap=bootstrap, y_order=y_order,
-        sample_weight=sample_weight, class_weight=class_weight, criterion=criterion, max_depth=max_depth,
+        max_features=max_features, splitter=splitter, bootstrap=bootstrap, max_samples=max_samples,
+        y_order=y_order, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
+        max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
         monotonic_cst=monotonic_cst, max_leaf_nodes=max_leaf_nodes, task=task, n_classes=n_classes,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from ..core import check, class_weights, dispatch, scores, several, supervised
+from ..core import bootstraps, check, class_factors, dispatch, scores, several, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
@@ -78,6 +78,9 @@ class Settings(TreeSettings, total=False):
         Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
         `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
         `hforest.growth.bootstrap_counts`, with one above 0 in each row.
+    max_samples : int or float, optional
+        Number of samples that a tree draws with ``bootstrap=True``: an int, or a float as a share of
+        n_samples, rounded down, but at least one. It may exceed n_samples, which is the default.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
         label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
@@ -89,9 +92,10 @@ class Settings(TreeSettings, total=False):
         Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
         "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
         which are multiplied.
-    criterion : "gini", "entropy", "log_loss", "squared_error" or "friedman_mse", optional
+    criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
-        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. Of several
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
         labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
@@ -133,6 +137,7 @@ class Settings(TreeSettings, total=False):
     max_features: AutoFeatures
     splitter: Splitter
     bootstrap: Bootstrap
+    max_samples: int | float | None
     y_order: ArrayLike | None
     class_weight: ClassWeight
     monotonic_cst: ArrayLike | None
@@ -157,6 +162,8 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32, written by the backend: the leaf of each sample in each tree; or None."""
     balances: bool = False
     """Whether the classes have equal weight in each tree."""
+    n_draws: int | None = None
+    """Number of samples that a tree draws with bootstrap=True; None: n_samples."""
 
 
 def check_limits(settings: TreeSettings, n_samples: int | None = None) -> supervised.Limits:
@@ -275,6 +282,16 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
 
 
+def check_counts(targets: Any) -> None:
+    """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
+    if not check.values_checked():
+        return
+    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
+    above = float(targets.max()) > 0
+    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -298,9 +315,11 @@ def check_objective(
     weight = supervised.sample_weight(sample_weight, target.y)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
-        weight = class_weights.applied(class_weight, target, weight)
+        weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    number = supervised.criterion(criterion, task)
+    number = supervised.criterion(criterion, task, grown=True)
+    if number == scores.POISSON:
+        check_counts(target.targets)
     if target.class_start is not None:
         check.require(
             number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
@@ -317,6 +336,7 @@ def check_growth(
     *,
     splitter: Splitter,
     bootstrap: Bootstrap,
+    max_samples: int | float | None,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
     monotonic_cst: ArrayLike | None,
@@ -329,7 +349,12 @@ def check_growth(
     check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
-    balances = class_weights.are_of_trees(class_weight)
+    n_draws = bootstraps.number_of_draws(max_samples, len(samples))
+    check.require(
+        n_draws is None or bootstrap is True, "max_samples", "None without bootstrap=True", repr(max_samples),
+        "pass bootstrap=True, or counts of growth.bootstrap_counts(n_draws=...)",
+    )  # fmt: skip
+    balances = class_factors.are_of_trees(class_weight)
     if balances and bootstrap is False:  # trees of all samples have the same weights
         balances, class_weight = False, "balanced"
     objective = check_objective(
@@ -337,14 +362,15 @@ def check_growth(
         sample_weight=settings["sample_weight"], class_weight=None if balances else class_weight,
         criterion=settings["criterion"], limits=limits, dtype=samples.dtype,
     )  # fmt: skip
-    class_weights.check_labels(class_weight, objective.target)
+    class_factors.check_labels(class_weight, objective.target)
     check.require(
         not samples.are_windows or objective.target.class_start is None, "y",
         "one label a sample for windows", "several labels", "copy the windows into an array",
     )  # fmt: skip
     # Gains in the dtype must be in range.
+    drawn = max(most_drawn(len(samples), bootstrap), n_draws or 0)
     _, scale = supervised.scaled_weight(
-        objective.sample_weight, objective.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
+        objective.sample_weight, objective.target.targets, samples.dtype, drawn
     )
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
@@ -353,7 +379,7 @@ def check_growth(
     objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
-        balances=balances,
+        balances=balances, n_draws=n_draws,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import class_weights, dispatch, machine
+from ..core import class_factors, dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
@@ -47,7 +47,9 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             number, counts = growth.first_tree + first, None
             if bootstrap is True:
                 counts = xp.empty((count, n_samples), np.int32)
-                dispatch.backend(PACKAGE, counts).bootstrap_counts(growth.seed, number, counts)
+                dispatch.backend(PACKAGE, counts).bootstrap_counts(
+                    growth.seed, number, n_samples if growth.n_draws is None else growth.n_draws, counts
+                )
             elif isinstance(bootstrap, str):
                 counts = xp.empty((count, n_samples), np.int32)
                 dispatch.backend(PACKAGE, counts).poisson_counts(growth.seed, number, 0, counts)
@@ -58,7 +60,7 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             weight = None
             if growth.balances and counts is not None:
                 target, of_samples = growth.objective[:2]
-                weight, counts = class_weights.balanced_in_trees(target, of_samples, counts), None
+                weight, counts = class_factors.balanced_in_trees(target, of_samples, counts), None
             grow_some(
                 Batch(growth.seed, number, count, counts, trees, order=order, weight=weight, reached=reached)
             )

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import optim
-from ..core import check, class_weights, supervised
+from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng
 from ..core.keywords import answered
 from ..core.progress import check_progress, reporting
@@ -38,7 +38,7 @@ class _Learned(NamedTuple):
 def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, class_weight: Any) -> _Learned:
     """Returns the samples whose weight is not 0."""
     target = supervised.Target(y, None, n_classes)
-    weight = class_weights.applied(class_weight, target, supervised.sample_weight(sample_weight, y))
+    weight = class_factors.applied(class_weight, target, supervised.sample_weight(sample_weight, y))
     supervised.similar("sample_weight", weight)
     positive = weight > 0
     if not positive.all():

@@ -127,7 +127,6 @@ class Estimator(BaseEstimator):
         "n_estimators": "n_trees",
         "random_state": "rng",
         "categorical_features": "categorical",
-        "max_samples": "n_draws",
     }
     """Parameters that hforest has under another name."""
 

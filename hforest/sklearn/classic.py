@@ -32,7 +32,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error" or "friedman_mse"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error", "friedman_mse" or "poisson"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
@@ -46,6 +46,8 @@ class RandomForestClassifier(Classifier, _ByColumns):
         Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
         "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
         `hforest.tabular.columns` and stores it in `columns_`.
+    ccp_alpha : float
+        Cost of a split in cost-complexity pruning, `hforest.tree.prune`; 0 prunes nothing.
     bootstrap : bool
         Whether each tree draws samples with replacement.
     max_samples : int or float, optional

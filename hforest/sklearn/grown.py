@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Number, Real
+from numbers import Integral, Number
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,8 +13,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import growth, stats, tree
-from ..core import class_weights, several
 from ..core.aliases import ArrayLike
+from ..core.bootstraps import number_of_draws
+from ..core.class_factors import applied, are_of_trees
+from ..core.several import target_or_several
 from .base import Estimator, check_choice, check_flag
 from .trees import Trees, max_depth, parents, single
 
@@ -24,23 +26,6 @@ Metric = Callable[..., float]
 def weight_of(sample_weight: Any) -> Any:
     """Returns `sample_weight` as hforest accepts it; None for a single number, which is the same for all."""
     return None if isinstance(sample_weight, Number) else sample_weight
-
-
-def number_of_draws(max_samples: Any, total: float) -> int | None:
-    """Returns the number of draws for `max_samples`: an int itself, or a fraction of `total`."""
-    if max_samples is None:
-        return None
-    if isinstance(max_samples, Integral) and not isinstance(max_samples, bool):
-        return int(max_samples)
-    remedy = "pass a number of draws, or a share such as 0.5"
-    if not isinstance(max_samples, Real) or isinstance(max_samples, bool):
-        raise TypeError(
-            f"max_samples: expected None, an int or a float, got {type(max_samples).__name__}; {remedy}"
-        )
-    share = float(max_samples)
-    if not 0 < share < np.inf:
-        raise ValueError(f"max_samples: expected a finite number > 0, got {max_samples}; {remedy}")
-    return max(1, int(min(share * total, 2.0**31)))
 
 
 _OF_ALL_TREES = (
@@ -73,7 +58,7 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
     Classes that are balanced in each tree are no part of it.
     """
     of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
-    if class_weights.are_of_trees(of_classes):
+    if are_of_trees(of_classes):
         of_classes = None
     if of_samples is None and of_classes is None:
         return None
@@ -83,8 +68,8 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
         weight = check_array(of_samples, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
     if of_classes is None or weight.shape != (len(y),):  # another shape is refused where it is read
         return weight
-    target = several.target_or_several(y, len(y), "classification", settings["n_classes"])
-    return class_weights.applied(of_classes, target, weight)
+    target = target_or_several(y, len(y), "classification", settings["n_classes"])
+    return applied(of_classes, target, weight)
 
 
 def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
@@ -114,6 +99,7 @@ class GrownForest(Estimator):
     min_samples_leaf: int | float = 1
     min_weight_fraction_leaf: float = 0.0
     max_leaf_nodes: int | None = None
+    ccp_alpha: float = 0.0
     oob_score: bool | Metric = False
     warm_start: bool = False
     importance_type: Literal["gain", "mdi_oob", "ufi"] = "gain"
@@ -136,7 +122,18 @@ class GrownForest(Estimator):
         forest: tree.Forest = self._learner()(
             samples, y, **{**settings, **self._fixed, **self._projections(x.shape[1])}
         )
-        return forest
+        return forest if self.ccp_alpha == 0 else self._pruned(forest, x, y, settings)
+
+    def _pruned(
+        self, forest: tree.Forest, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tree.Forest:
+        """Returns a forest pruned with `ccp_alpha`, by the in-bag counts and weights of its growth."""
+        counts = settings.get("bootstrap", False)
+        if isinstance(counts, bool | np.bool_):
+            drawn = {"first_tree": settings.get("first_tree", 0), "rng": settings["rng"]}
+            counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], **drawn) if counts else None
+        weight = drawing_weight(y, settings)
+        return tree.prune(forest, self.ccp_alpha, x, sample_weight=weight, counts=counts)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the forest and returns the estimator.
@@ -433,7 +430,9 @@ class BootstrapForest(GrownForest):
         )
         if self.max_samples is None and weight is None:
             return draw, {}
-        drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
-        if class_weights.are_of_trees(settings.get("class_weight")):
+        drawn = dict.fromkeys({"max_samples"} & set(settings))
+        if weight is not None:
+            drawn |= dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
+        if are_of_trees(settings.get("class_weight")):
             drawn.pop("class_weight", None)
         return draw, {**drawn, "bootstrap": draw()}

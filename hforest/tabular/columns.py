@@ -233,7 +233,7 @@ def learned(
             some = _features(properties.levels, properties.parts, values)
             notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
-            return fault
+            return fault.alone()
         return _Learned(properties, some if with_features else [], typed.form, [*said, *more], notes)
 
     found: list[_Learned] = []
@@ -399,7 +399,7 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
             some = _features(levels, of_column, values)
             return some, said if faults_of is None else [*said, *_unlike(columns, j, values, some, where)]
         except ColumnError as fault:
-            return fault
+            return fault.alone()
 
     used = [j for j in range(len(wanted)) if first[j] < first[j + 1]]
     features: list[FloatArray] = []

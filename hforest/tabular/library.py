@@ -109,7 +109,7 @@ def each(function: Callable[[Any], T], items: Iterable[Any], n_threads: int = 1)
         _running.discard(threading.get_ident())
 
     found: list[Any] = [None] * len(places)
-    error = None
+    result = error = None
     try:
         # No Thread or Event: an exception of a handler inside of their methods would leave them locked.
         for _ in range(min(n_threads, len(places))):
@@ -125,7 +125,7 @@ def each(function: Callable[[Any], T], items: Iterable[Any], n_threads: int = 1)
         return found
     finally:
         todo.clear()
-        error = None  # whose traceback has this frame
+        result = error = None  # the traceback of an error has this frame
 
 
 def aside(function: Callable[P, T]) -> Callable[P, T]:

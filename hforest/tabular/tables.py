@@ -75,6 +75,11 @@ class ColumnError(Exception):
         super().__init__(f"expected {expected}, got {got}; {remedy}")
         self.error = error
 
+    def alone(self) -> "ColumnError":
+        """Returns this error without the frames that raised it, which keep the columns of the table alive."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
 
 class Faults:
     """Collects the faults of the columns of a table, so that one error lists them all."""

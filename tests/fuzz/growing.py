@@ -74,7 +74,9 @@ def _every_label(s: Setting) -> np.ndarray:
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
-        return s.numbers(s.n, width) if width else s.numbers(s.n)
+        of_counts = s.target.name == "growth.grow" and s.argument("criterion") == "poisson"
+        numbers = s.positive if of_counts else s.numbers
+        return numbers(s.n, width) if width else numbers(s.n)
     return _every_label(s)
 
 
@@ -132,15 +134,21 @@ def _class_weight(s: Setting) -> Any:
 def _criterion(s: Setting) -> Any:
     if _several(s):
         return s.choice(("gini", None))
-    return s.choice(
+    names = (
         (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
     )
+    return s.choice((*names, "poisson") if s.target.name == "growth.grow" and _regression(s) else names)
 
 
 @value("bootstrap")
 def _bootstrap(s: Setting) -> Any:
     counts = growth.bootstrap_counts(s.n, s.n_trees, rng=0)
     return s.choice((True, False, "poisson", counts))
+
+
+@value("max_samples")
+def _max_samples(s: Setting) -> Any:
+    return s.choice((None, 1, s.n + 2, 0.5, 1.5)) if s.argument("bootstrap") is True else None
 
 
 @value("y_order")

@@ -24,7 +24,8 @@ of_trees: growth.TreeSettings = {
 }  # fmt: skip
 of_grow: growth.Settings = {
     **of_trees, "projections": project.axis_distribution(2), "n_projections": 1, "max_features": "auto",
-    "splitter": "random", "bootstrap": y, "y_order": None, "class_weight": {0: 1.0}, "monotonic_cst": [1, 0],
+    "splitter": "random", "bootstrap": y, "max_samples": None, "y_order": None, "class_weight": {0: 1.0},
+    "monotonic_cst": [1, 0],
 }  # fmt: skip
 by_rows: by_level.Settings = {
     **of_trees, "projections": None, "n_projections": None, "max_features": 0.5, "bootstrap": "poisson",

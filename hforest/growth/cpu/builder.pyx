@@ -34,6 +34,9 @@ from hforest.growth.cpu.scorers.term_histogram cimport release_kept
 from hforest.growth.cpu.scorers.terms cimport value_of
 from hforest.growth.cpu.units cimport sum_leaf
 
+cdef extern from "growth/units.h" nogil:
+    double hf_gain_in_unit(int criterion, double score, const int64_t* node, int64_t n, int k, int m)
+
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
     # Returns the key of a tree's root, which is also the key of its bootstrap.
@@ -180,7 +183,7 @@ cdef double _gain_of(
     # Returns the decrease of the impurity by a split of a node, from its score. sum_up must be called first.
     cdef int64_t k
     if t.labels == NULL:
-        return ldexp(score, node.unit.m - 2 * node.unit.k)
+        return hf_gain_in_unit(t.criterion, score, NULL, 0, node.unit.k, node.unit.m)
     if r.kind == HF_TERMS:
         return score - r.base
     for k in range(t.n_outputs):

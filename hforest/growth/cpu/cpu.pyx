@@ -66,8 +66,10 @@ cdef enum:
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
-cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) noexcept nogil:
-    # Writes the number of times that a tree draws each of n samples, in n draws with replacement.
+cdef void _bootstrap(
+    uint64_t key, int64_t n, int64_t n_draws, int32_t* count, hf_watch* watch
+) noexcept nogil:
+    # Writes the number of times that a tree draws each of n samples, in n_draws draws with replacement.
     cdef hf_draw draw
     cdef int64_t i, block
     for block in range((n + WATCHED - 1) // WATCHED):
@@ -75,7 +77,7 @@ cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count, hf_watch* watch) n
             return
         i = block * WATCHED
         memset(count + i, 0, min(WATCHED, n - i) * sizeof(int32_t))
-    for i in range(n):
+    for i in range(n_draws):
         if i % WATCHED == 0 and hf_stopped(watch):
             return
         if i % 4 == 0:
@@ -100,12 +102,12 @@ cdef void _poisson(
 
 
 cdef int _count_draws(
-    uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
+    uint64_t seed, int64_t first, int64_t first_row, int64_t n_draws, int32_t[:, ::1] counts
 ) except -1:
-    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: by a bootstrap, or
-    # from a Poisson distribution.
+    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: in n_draws draws, or
+    # if they are -1 from a Poisson distribution.
     cdef int64_t n = counts.shape[1], m, n_units
-    cdef int threads = 1 if counts.shape[0] * n < COUNTED_ALONE else hf_threads()
+    cdef int threads = 1 if counts.shape[0] * max(n, n_draws) < COUNTED_ALONE else hf_threads()
     cdef uint64_t key
     cdef hf_watch watch
     if counts.size == 0:
@@ -115,22 +117,22 @@ cdef int _count_draws(
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
             key = tree_key(seed, first + m)
-            if poisson:
+            if n_draws < 0:
                 _poisson(key, first_row, n, &counts[m, 0], &watch)
             else:
-                _bootstrap(key, n, &counts[m, 0], &watch)
+                _bootstrap(key, n, n_draws, &counts[m, 0], &watch)
             hf_end(&watch)
     return raise_interrupt(&watch)
 
 
-def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
-    """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample, in n draws."""
-    _count_draws(seed, first, 0, False, counts)
+def bootstrap_counts(uint64_t seed, int64_t first, int64_t n_draws, int32_t[:, ::1] counts):
+    """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample."""
+    _count_draws(seed, first, 0, n_draws, counts)
 
 
 def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
     """Writes to counts[m] (OUT) the Poisson counts of tree first + m for the rows from first_row on."""
-    _count_draws(seed, first, first_row, True, counts)
+    _count_draws(seed, first, first_row, -1, counts)
 
 
 # -------------------------------------------------------------------------------------------------- encoding

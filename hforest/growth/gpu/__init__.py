@@ -25,14 +25,13 @@ from .candidates import (
 )
 
 
-def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
+def bootstrap_counts(seed: int, first: int, n_draws: int, counts: Array) -> None:
     """See `reference.bootstrap_counts`."""
     n_trees, n = counts.shape
     counts.fill(0)
     key = tree_keys(array_module(counts), seed, first, n_trees)
-    launch_each(
-        PACKAGE, "bootstrap_counts", np.dtype(np.float64), n_trees * (-(-n // 4)), (key, n_trees, n, counts)
-    )  # fmt: skip
+    arguments = (key, n_trees, n, n_draws, counts)
+    launch_each(PACKAGE, "bootstrap_counts", np.dtype(np.float64), n_trees * (-(-n_draws // 4)), arguments)
 
 
 def poisson_counts(seed: int, first: int, first_row: int, counts: Array) -> None:

@@ -323,6 +323,7 @@ def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_p
     )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
     totals = xp.zeros((n, task.n_outputs, LEAF_TOTALS), np.int64)
+    task = task._replace(target=task.target._replace(from_0=0))
     task.make_units(leaves, None)
     task.launch("sum_leaves", -(-len(sample) // LEAF_SAMPLES), task.target, leaves, totals)
     task.launch("write_leaves", n, task.target, leaves, totals)

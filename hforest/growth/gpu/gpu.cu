@@ -53,6 +53,7 @@ struct Target {
     const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
     size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
+    size from_0;                             // whether the centres of units are 0
 };
 
 // The limits that a node must keep to be split.
@@ -194,15 +195,16 @@ extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsign
     if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);
 }
 
-// Adds to counts (n_trees, n), 0 before, the number of times that a tree draws a sample. One thread per four draws.
+// Adds to counts (n_trees, n), 0 before, the number of times that a tree draws a sample in n_draws draws. One thread
+// per four draws.
 extern "C" __global__ void bootstrap_counts(
-    const unsigned long long *__restrict__ key, size n_trees, size n, int *__restrict__ counts
+    const unsigned long long *__restrict__ key, size n_trees, size n, size n_draws, int *__restrict__ counts
 ) {
-    const size i = thread_number(), n_draws = (n + 3) / 4;
-    if (i >= n_trees * n_draws) return;
-    const size tree = i / n_draws, at = i % n_draws;
+    const size i = thread_number(), n_fours = (n_draws + 3) / 4;
+    if (i >= n_trees * n_fours) return;
+    const size tree = i / n_fours, at = i % n_fours;
     const hf_draw draw = hf_philox(key[tree], (uint64_t)at, HF_STREAM_BOOTSTRAP);
-    for (size j = 0; j < 4 && 4 * at + j < n; ++j)
+    for (size j = 0; j < 4 && 4 * at + j < n_draws; ++j)
         atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
@@ -394,7 +396,7 @@ __device__ static inline bool scored(
     const double *mean = level.mean + v * K;
     *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, u, m) +
              hf_score_in_unit((int)criterion, sums, total, mean, K, rest, m);
-    return true;
+    return *score > -HF_INFINITY;
 }
 
 #include "growth/gpu/sorted_scan.cuh"

@@ -15,13 +15,14 @@ from .builder import grow_batch, tree_key
 from .sources import best_column, best_projection, kinds_of
 
 
-def bootstrap_counts(seed, first, counts):
-    """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
+def bootstrap_counts(seed, first, n_draws, counts):
+    """Writes to counts[m] (OUT) how often tree first + m draws each sample in n_draws draws with
+    replacement."""
     n = counts.shape[1]
     for m, count in enumerate(counts):
         key = tree_key(seed, first + m)
         count[:] = 0
-        for i in range(n):
+        for i in range(n_draws):
             count[below(philox(key, i // 4, BOOTSTRAP)[i % 4], n)] += 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.scores import node_score, sum_of_squares
+from ...core.scores import POISSON, node_score, poisson_score, sum_of_squares
 from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     are_whole,
@@ -38,12 +38,13 @@ class Tree:
         """Returns whether an order of categories has their best split (Fisher 1958; Breiman et al. 1984)."""
         return self.n_outputs <= (1 if self.targets is not None else 2)
 
-    def unit_of(self, samples):
-        """Returns a unit that is made from the samples of a node."""
+    def unit_of(self, samples, of_leaf=False):
+        """Returns a unit that is made from the samples of a node; its sums are scored, or of a leaf."""
         weight = {s: float(self.weight[s]) for s in samples}
         if self.targets is None:
             return unit_of_labels(weight, self.whole)
-        return unit_of_targets(weight, self.targets, self.n_outputs, self.whole)
+        from_0 = self.criterion == POISSON and not of_leaf
+        return unit_of_targets(weight, self.targets, self.n_outputs, self.whole, from_0)
 
     def is_pure(self, samples):
         """Returns whether all samples have the same class, or the same targets."""
@@ -90,6 +91,8 @@ class Node:
 
     def branch_score(self, sums, u):
         """Returns the score of a branch."""
+        if self.tree.criterion == POISSON:
+            return poisson_score(sums, self.mean, u)
         terms = self.terms(sums, u)
         if self.tree.targets is None:
             return node_score(self.tree.criterion, terms, self.weight_of(u))
@@ -115,6 +118,8 @@ class Node:
         """Returns the decrease of the impurity by a split."""
         if self.tree.targets is None:
             return score - self.branch_score(self.total, self.u)
+        if self.tree.criterion == POISSON:
+            return float(np.ldexp(score * math.log(2), -self.unit.k))
         return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
 
     def values_of_sides(self, left, left_u):
@@ -143,7 +148,7 @@ class Node:
         """Returns the row of the leaf; the totals of targets are in a unit of its own."""
         if self.tree.targets is None:
             return leaf_of_classes(self.total)
-        unit, totals = self.tree.unit_of(self.samples), []
+        unit, totals = self.tree.unit_of(self.samples, of_leaf=True), []
         for j in range(self.tree.n_outputs):
             totals.append([0] * LEAF_TOTALS)
             for s in self.samples:

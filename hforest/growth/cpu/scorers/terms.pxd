@@ -8,8 +8,10 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_branch_gain, hf_xlogx
-from hforest.growth.cpu.task cimport class_of, hf_pending, hf_split, hf_task, hf_workspace, is_pair
+from hforest.core.score cimport HF_ENTROPY, HF_POISSON, hf_beats, hf_branch_gain, hf_poisson_score, hf_xlogx
+from hforest.growth.cpu.task cimport (
+    class_of, has_bounds, hf_pending, hf_split, hf_task, hf_workspace, is_pair,
+)
 
 cdef extern from "growth/units.h" nogil:
     double hf_mean(double c, int k, int m, int64_t q, int64_t u)
@@ -118,6 +120,11 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
         return -INFINITY
     if r.sign and not is_monotonic(t, r, u):
         return -INFINITY
+    if t.criterion == HF_POISSON:
+        return (
+            hf_poisson_score(r.sum, NULL, r.mean, t.n_outputs, u)
+            + hf_poisson_score(r.sum, r.total, r.mean, t.n_outputs, right_u)
+        )
     if t.labels == NULL:
         return (
             hf_branch_gain(r.sum, NULL, r.mean, t.n_outputs, u)
@@ -139,10 +146,10 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
 cdef inline double bound_of(const hf_task* t, const hf_workspace* r, double best) noexcept nogil:
     # Returns the gain, in the unit, that a split must exceed to score more than `best`; -INFINITY where no
     # upper bound is known.
+    if not has_bounds(t):
+        return -INFINITY
     if t.labels == NULL:
         return best
-    if t.criterion == HF_ENTROPY:
-        return -INFINITY
     # Gini: the score is the base and the gains of all classes; of two classes they are equal.
     cdef double gain = (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight)
     return gain - <double> r.total_u * HF_SCORE_ERROR

@@ -10,6 +10,8 @@ from .aliases import FloatArray, IntArray
 from .dispatch import array_module, to_numpy
 from .supervised import MAX_WEIGHT, Target, bounded, converted_numbers, real, scaled_weight, similar
 
+__all__ = ["applied", "are_of_trees", "balanced", "balanced_in_trees", "check_labels"]
+
 _FLOAT64 = np.dtype(np.float64)
 
 
