@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 
 import hforest.sklearn as hs
 from hforest import tree
@@ -152,6 +152,16 @@ class _Single:
     def _grow(self, x: Any, y: Any, settings: Any) -> Any:
         fixed = {"splitter": self.splitter}
         return super()._grow(x, y, {**settings, **fixed})
+
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+        grown = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
+        forest, arrays = grown.forest_, grown.tree_
+        split = forest.feature != -1
+        least = tree.pruning_alphas(forest, X, sample_weight=sample_weight)[split]
+        gain = forest.gain[split] / arrays.weighted_n_node_samples[0]
+        alphas = np.unique(np.append(least, 0.0))
+        impurities = [arrays.impurity[0] - gain[least > alpha].sum() for alpha in alphas]
+        return Bunch(ccp_alphas=alphas, impurities=np.array(impurities))
 
     @property
     def max_features_(self) -> int:
