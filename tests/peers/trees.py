@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import check_random_state
 
@@ -152,6 +152,14 @@ class _Single:
     def _grow(self, x: Any, y: Any, settings: Any) -> Any:
         fixed = {"splitter": self.splitter}
         return super()._grow(x, y, {**settings, **fixed})
+
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        forest = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight).forest_
+        alphas = tree.pruning_alphas(forest, X, sample_weight=sample_weight)
+        path = np.append(0, np.unique(alphas[forest.feature != -1]))
+        # Impurities without that of the leaves of the whole tree.
+        impurities = [forest.gain[alphas <= alpha].sum() for alpha in path]
+        return SimpleNamespace(ccp_alphas=path, impurities=np.array(impurities))
 
     @property
     def max_features_(self) -> int:
