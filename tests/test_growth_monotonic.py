@@ -59,6 +59,7 @@ OF_TREES = {
     "leaves": {"min_samples_leaf": 3, "min_weight_fraction_leaf": 0.05},
     "random": {"splitter": "random"},
     "random bins": {"splitter": "random", "max_bins": 9, "min_samples_leaf": 2},
+    "leaf nodes": {"max_leaf_nodes": 6},
     "all features": {"max_features": None, "bootstrap": False, "max_depth": 4},
     "few leaves": {"max_leaf_nodes": 6},
 }
@@ -138,16 +139,16 @@ def test_categories_stand_beside_constraints():
     assert (got.feature == 2).any()
 
 
-def test_missing_values_alone_may_lie_above_or_below():
-    # Feature 0 has no threshold that may rise, but its missing values differ from all others.
+def test_missing_values_alone_are_above_all_others():
+    # Feature 0 has no threshold that may rise, but its missing values may lie above all others.
     x = np.array([[0.0], [1], [2], [3], [np.nan], [np.nan]])
-    for sign, y in ((1, [4.0, 3, 2, 1, 9, 9]), (1, [4.0, 3, 2, 1, -9, -9]), (-1, [1.0, 2, 3, 4, 9, 9])):
+    for sign, y in ((1, [4.0, 3, 2, 1, 9, 9]), (-1, [1.0, 2, 3, 4, -9, -9]), (1, [4.0, 3, 2, 1, -9, -9])):
         for splitter in ("best", "random"):
             forest = both(
-                x, np.array(y), n_classes=None, n_trees=1, bootstrap=False, monotonic_cst=[sign], splitter=splitter,
-                max_features=None,
+                x, np.array(y), n_classes=None, n_trees=1, bootstrap=False, monotonic_cst=[sign],
+                splitter=splitter, max_features=None,
             )  # fmt: skip
-            if splitter == "best":
+            if splitter == "best" and sign * y[-1] > 0:
                 assert forest.threshold[0] == np.finfo(np.float64).max
                 np.testing.assert_array_equal(tree.predict(forest, x)[:, 0], [2.5] * 4 + y[4:])
 

@@ -37,6 +37,7 @@ OF_TREES = {
     "bins": {"max_bins": 7},
     "leaves": {"min_samples_leaf": 3, "min_weight_fraction_leaf": 0.05},
     "decrease": {"min_impurity_decrease": 0.01, "max_features": None},
+    "leaf nodes": {"max_leaf_nodes": 7},
     "random": {"splitter": "random"},
     "random bins": {"splitter": "random", "max_bins": 9},
     "sparse": {"projections": project.sparse_distribution(4)},

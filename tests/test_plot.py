@@ -300,9 +300,80 @@ def test_importances_in_the_shape_of_a_sample():
     assert [a.get_ylabel() for a in one.figure.axes] == ["", "share of the gains"]
 
 
+SHAP = tree.shap_values(TARGETS, X[:40], cover=X)
+
+
+def labels(ax):
+    return [text.get_text() for text in ax.get_yticklabels()]
+
+
+def test_importances_of_columns():
+    of_gain = tree.importance(FOREST, by="gain")
+    ax = hp.importance(FOREST, feature_names=["$a", "b_", "c", "d", "e"])
+    order = np.argsort(of_gain, kind="stable")
+    assert [bar.get_width() for bar in ax.patches] == of_gain[order].tolist()
+    assert labels(ax) == [["$a", "b_", "c", "d", "e"][i] for i in order]
+    assert ax.get_xlabel() == "share of the gains"
+    of_shap = abs(SHAP.values).mean(axis=0).sum(axis=1)
+    ax = hp.importance(SHAP, max_features=2)
+    assert [bar.get_width() for bar in ax.patches] == sorted(of_shap)[-2:]
+    assert labels(ax) == [f"x[{i}]" for i in np.argsort(of_shap)[-2:]]
+    assert ax.get_xlabel() == "mean |SHAP value|"
+    np.testing.assert_array_equal(hp.importance_image(SHAP, (1, 5))[0], of_shap)
+
+
+def test_summaries_have_a_point_for_each_sample():
+    x = X[:40].copy()
+    x[3] = np.nan
+    ax = hp.shap_summary(SHAP, x, output=1, max_features=2)
+    of_output = SHAP.values[:, :, 1]
+    shown = np.argsort(abs(of_output).mean(axis=0))[-2:]
+    assert labels(ax) == [f"x[{i}]" for i in shown]
+    for row, (i, points) in enumerate(zip(shown, ax.collections, strict=True)):
+        at, height = points.get_offsets().data.T
+        np.testing.assert_array_equal(at, of_output[:, i])
+        assert abs(height - row).max() <= 0.4
+        assert len(np.unique(height)) > 1
+        colours = points.get_facecolors()[:, :3]
+        assert (colours[3] == 0.6).all()
+        least, most = np.argsort(np.where(np.isnan(x[:, i]), 0, x[:, i]))[[0, -1]]
+        np.testing.assert_array_equal(colours[[least, most]], shared.of_values(np.array([0, 1.0]), 0, 1))
+    assert [text.get_text() for text in ax.figure.axes[1].get_yticklabels()] == ["low", "high"]
+    # Values without a range, and one sample.
+    one = SHAP._replace(values=np.zeros((1, 5, 1)))
+    assert len(hp.shap_summary(one, x[:1]).collections) == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "settings", "message"),
+    [
+        (TypeError, {"shap": SHAP.values}, "shap: expected a ShapValues, got ndarray; pass"),
+        (
+            ValueError,
+            {"shap": SHAP._replace(values=SHAP.values[:0])},
+            r"shap.values: expected shape .* got \(0, 5, 2\)",
+        ),
+        (
+            ValueError,
+            {"x": X[:39]},
+            r"x: expected shape \(n_samples, n_features\) = \(40, 5\), got \(39, 5\); pass",
+        ),
+        (TypeError, {"x": "text"}, "x: expected an array of real numbers, got str; pass"),
+        (IndexError, {"output": 2}, "output: expected 0 <= output < n_outputs = 2, got 2; choose"),
+        (ValueError, {"max_features": 0}, "max_features: expected 1 to 1000, got 0; pass"),
+        (ValueError, {"feature_names": ["a"]}, "feature_names: expected n_features = 5 names, got 1; pass"),
+    ],
+)
+def test_wrong_arguments_of_summaries(error, settings, message):
+    arguments = {"shap": SHAP, "x": X[:40], **settings}
+    with pytest.raises(error, match=f"^{message}"):
+        hp.shap_summary(arguments.pop("shap"), arguments.pop("x"), **arguments)
+
+
 @pytest.mark.parametrize(
     ("error", "shape", "settings", "message"),
     [
+        (ValueError, None, {"channel": 0}, "channel: expected None without a shape, got 0; pass"),
         (
             ValueError,
             (2, 3),

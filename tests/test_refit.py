@@ -114,6 +114,44 @@ def test_trees_that_abstain(kind):
     np.testing.assert_allclose(tree.predict(honest, x).sum(axis=1), np.mean(votes, axis=1), atol=1e-6)
 
 
+@pytest.mark.parametrize("weight", [None, 0.0, 0.3])
+@pytest.mark.parametrize("empty", ["uniform", "prior"])
+def test_empty_leaves_with_a_prior(empty, weight):
+    x, y, counts = problem()
+    if weight is not None:
+        weight = np.maximum(weight, np.arange(N) % 4 / 2)
+    forest = FORESTS["features"]
+    honest = tree.refit(forest, x, y, counts=counts, sample_weight=weight, empty=empty)
+    held = tree.leaf_counts(forest, x, y, counts=counts * (True if weight is None else weight > 0))
+    of_class = np.bincount(y, weight)
+    want = np.full(3, 1 / 3) if empty == "uniform" else of_class / of_class.sum()
+    np.testing.assert_allclose(
+        honest.value[held.sum(axis=1) == 0], np.tile(want, (sum(held.sum(axis=1) == 0), 1))
+    )
+    targets = np.eye(3)[y]
+    if empty == "prior":
+        as_targets = tree.refit(
+            forest, x, targets, counts=counts, sample_weight=weight, empty=empty, task="regression"
+        )
+        np.testing.assert_allclose(as_targets.value, honest.value, atol=1e-15)
+    several = tree.refit(
+        forest, x, np.stack([y, y > 1], axis=1), counts=counts, sample_weight=weight, empty=empty
+    )
+    np.testing.assert_allclose(several.value[:, :3], honest.value, atol=1e-15)
+    np.testing.assert_allclose(several.value[:, 3:].sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("empty", ["prune", "abstain"])
+def test_whole_weights_are_samples_repeated(empty):
+    x, y, counts = problem()
+    weight = np.arange(N) % 4
+    repeated = tree.refit(FORESTS["features"], x, y, counts=counts * weight, empty=empty)
+    weighted = tree.refit(FORESTS["features"], x, y, counts=counts, sample_weight=weight, empty=empty)
+    assert_same_bits(weighted, repeated)
+    scaled = tree.refit(FORESTS["features"], x, y, counts=counts, sample_weight=weight * 1e99, empty=empty)
+    np.testing.assert_allclose(scaled.value, repeated.value)
+
+
 def test_a_refit_to_the_bootstrap_is_the_forest_itself():
     x, y, _ = problem()
     counts = growth.bootstrap_counts(N, N_TREES, rng=0)
@@ -173,9 +211,11 @@ X, LABELS, COUNTS = problem()
         (lambda f: tree.refit(f, X, LABELS, counts=COUNTS * (np.arange(7) != 3)[:, None]), ValueError,
             "^counts: expected at least one sample in each row, got only zeros in row 3; "),
         (lambda f: tree.refit(f, X, LABELS, task="regression", empty="abstain"), ValueError,
-            '^empty: expected "prune" with task="regression", got "abstain"'),
+            '^empty: expected "prune" or "prior" with task="regression", got "abstain"'),
+        (lambda f: tree.refit(f, X, LABELS, counts=COUNTS, sample_weight=(COUNTS[2] == 0) * 1.0), ValueError,
+            "^counts: expected at least one sample in each row, got only zeros in row 2; "),
         (lambda f: tree.refit(f, X, LABELS, empty="drop"), ValueError,
-            "^empty: expected one of 'prune', 'abstain', got 'drop'"),
+            "^empty: expected one of 'prune', 'abstain', 'uniform', 'prior', got 'drop'"),
         (lambda f: tree.leaf_counts(f, X[:0], LABELS[:0]), ValueError, "^x: expected 1 to 2.*, got 0; "),
         (lambda f: tree.refit(tree.prepare(f), X, LABELS), TypeError,
             "^forest: expected a hforest.tree.Forest, got Prepared; "),

@@ -52,7 +52,7 @@ BATCHES = (
 )
 WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
 SPARSE_WEIGHTS = "check_sample_weight_equivalence_on_sparse_data"
-WHAT_DRAWS = ("RandomForest", "ObliqueForest", "ManifoldForest")
+WHAT_DRAWS = ("RandomForest", "ObliqueForest", "ManifoldForest", "HonestForest")
 WHAT_STEPS = ("CO2Forest", "HingeForest", "NeuralForest")
 EXEMPT = {
     **{name: {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN} for name in KINDS if name.startswith(WHAT_DRAWS)},
@@ -220,7 +220,13 @@ def test_every_parameter_reaches_its_function(name):
     functions += {
         "Neural": [neural.linear_init],
         "Cascade": [hforest.grow],
-        "Honest": [stats.honest_counts, project.sparse_distribution, project.grouped_distribution],
+        "Honest": [
+            stats.honest_counts,
+            project.sparse_distribution,
+            project.grouped_distribution,
+            project.patch_distribution,
+            tree.refit,
+        ],
         "Oblique": [project.sparse_distribution],
         "Manifold": [project.patch_distribution],
     }.get(name.partition("Forest")[0], [])
@@ -544,7 +550,7 @@ def test_honest_forests_that_are_refused():
         ({"groups": [[0], [0]], **oblique}, 150, r"groups\[1\]: expected columns that no earlier group has"),
         ({"groups": 3, **oblique}, 150, "groups: expected a list of groups of column indices, got int"),
         ({"groups": [[0, 1, 2, 3]]}, 150, "groups: expected None with trees='classic', got list; pass trees="),
-        ({"trees": "random"}, 150, "trees: expected one of 'classic', 'extra', 'oblique', got 'random'"),
+        ({"trees": "random"}, 150, "trees: expected one of 'classic', 'extra', 'oblique', 'patches', got 'random'"),
         ({"draw": "all"}, 150, "draw: expected one of 'fixed'"),
         ({"in_bag": 2.0}, 150, "in_bag: expected a finite number"),
         ({"structure_share": 0.0}, 150, "structure_share: expected"),

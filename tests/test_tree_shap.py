@@ -232,6 +232,21 @@ def test_values_are_those_of_the_package_shap():
     np.testing.assert_allclose(shap.values, explainer.shap_values(x), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("how", ["background", "cover"])
+def test_progress_is_reported_and_stops_a_call(how, backend, monkeypatch):
+    monkeypatch.setattr("hforest.tree.shap.STEP", 3)
+    monkeypatch.setattr("hforest.tree.shap.get_num_threads", lambda: 1)
+    x, _ = problem()
+    forest, rest, seen = grown(max_depth=3), {how: x[:9]}, []
+    want = tree.shap_values(forest, x[:8], **rest)
+    found = tree.shap_values(forest, x[:8], **rest, progress=lambda *at: seen.append(at))
+    assert seen == [(3, 8), (6, 8), (8, 8)]
+    np.testing.assert_array_equal(found.values, want.values)
+    found = tree.shap_values(forest, x[:8], **rest, progress=lambda done, total: done < 6)
+    np.testing.assert_array_equal(found.values, want.values[:6])
+    np.testing.assert_array_equal(found.expected, want.expected)
+
+
 def test_sizes_of_zero_and_trees_of_one_node():
     x, y = problem()
     forest = grown()

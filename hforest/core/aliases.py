@@ -52,6 +52,7 @@ ClassVectors = Literal["out_of_fold", "out_of_bag"]
 Border = Literal["reflect", "symmetric", "edge", "wrap", "constant", "leave_out"]
 Scaled = Literal["auto", "deviations", "normal"]
 Draw = Literal["fixed", "bootstrap"]
+Empty = Literal["prune", "abstain", "uniform", "prior"]
 Weighting = Literal["counts", "shares"]
 Missing = Literal["error", "omit"]
 StatisticName = Literal[

@@ -21,6 +21,7 @@ COUNTERPARTS = {
         ("n_jobs", "n_threads", "num_threads", "nthread", "thread_count"), "hforest.set_num_threads"
     ),
     "objective": "task",
+    "num_leaves": "max_leaf_nodes",
     **dict.fromkeys(("colsample_bynode", "feature_fraction_bynode", "mtry"), "max_features"),
     **dict.fromkeys(("min_child_samples", "min_data_in_leaf"), "min_samples_leaf"),
     **dict.fromkeys(("gamma", "min_split_gain"), "min_impurity_decrease"),

@@ -1,4 +1,4 @@
-"""Plots of trees, of feature importances on images, and of decisions in two dimensions.
+"""Plots of trees, of importances and SHAP values of features, and of decisions in two dimensions.
 
 Each function draws on given Matplotlib axes, or on those of a new figure, and returns them. docs/plot.md has
 examples.
@@ -17,11 +17,12 @@ try:
 except ImportError as _error:
     raise _missing("hforest.plot", "Matplotlib 3.8 or newer", "plot") from _error
 
+from .columns import shap_summary
 from .images import importance, importance_image
 from .planes import regions
 from .trees import tree
 
-__all__ = ["importance", "importance_image", "regions", "tree"]
+__all__ = ["importance", "importance_image", "regions", "shap_summary", "tree"]
 
 if not _TYPE_CHECKING:
     __getattr__, __dir__ = _lookup(__name__)

@@ -1,15 +1,15 @@
-"""Importances of the pixels of images, or of the elements of signals, for a forest."""
+"""Importances of features: of the pixels of images, of the elements of signals, or of columns."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..tree import Forest
+from ..tree import Forest, ShapValues
 from ..tree import importance as shares_of_features
-from . import shared
+from . import columns, shared
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -25,8 +25,16 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(shared.integer(f"shape[{i}]", size, 1, 2**31) for i, size in enumerate(shape))
 
 
+def _of_features(forest: Forest | ShapValues, by: Literal["count", "gain"]) -> np.ndarray:
+    if isinstance(forest, ShapValues):
+        return abs(columns.checked(forest)).mean(axis=0).sum(axis=1)
+    shares = shares_of_features(forest, by=by)
+    host: np.ndarray = shares if isinstance(shares, np.ndarray) else shares.get()
+    return host
+
+
 def importance_image(
-    forest: Forest, shape: Sequence[int], *, by: Literal["count", "gain"] = "gain"
+    forest: Forest | ShapValues, shape: Sequence[int], *, by: Literal["count", "gain"] = "gain"
 ) -> np.ndarray:
     """Returns the importances of features in the shape of a sample.
 
@@ -34,8 +42,9 @@ def importance_image(
 
     Parameters
     ----------
-    forest : Forest
-        Any forest, such as of `hforest.grow` with projections onto patches.
+    forest : Forest or ShapValues
+        Any forest, such as of `hforest.grow` with projections onto patches; or SHAP values of samples, whose
+        importances are means of absolute values, summed over the outputs, and do not depend on `by`.
     shape : tuple of 1 to 3 ints
         Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
         channels). Its product is the number of features.
@@ -43,7 +52,7 @@ def importance_image(
     Returns
     -------
     array of float64 in this shape
-        Shares; they sum to 1, or are all 0 in a forest without splits.
+        Shares; they sum to 1, or are all 0 in a forest without splits. For SHAP values, their means.
 
     Notes
     -----
@@ -61,40 +70,48 @@ def importance_image(
     [5, 6]
     """
     sizes = _shape(shape)
-    shares = shares_of_features(forest, by=by)
+    shares = _of_features(forest, by)
     if math.prod(sizes) != shares.size:
         raise ValueError(
             f"shape: expected sizes that multiply to n_features = {shares.size}, got {sizes}; pass the shape "
             "of one sample"
         )
-    host: np.ndarray = shares if isinstance(shares, np.ndarray) else shares.get()
-    return host.reshape(sizes)
+    return shares.reshape(sizes)
 
 
 def importance(
-    forest: Forest,
-    shape: Sequence[int],
+    forest: Forest | ShapValues,
+    shape: Sequence[int] | None = None,
     *,
     by: Literal["count", "gain"] = "gain",
     channel: int | None = None,
     cmap: str = "magma",
+    feature_names: Collection[str] | None = None,
+    max_features: int = 20,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws feature importances as an image with a colour bar, or as bars for a signal; returns the axes.
+    """Draws importances: an image with a colour bar, or bars for a signal or columns; returns the axes.
 
     Other parameters: see `importance_image` and `regions`.
 
     Parameters
     ----------
+    shape : tuple of 1 to 3 ints, optional
+        See `importance_image`. By default features are columns: bars from left to right, the most important
+        on top.
     channel : int, optional
         Channel to draw, for a shape (height, width, channels); by default their sum.
     cmap : str
         Name of a colormap of Matplotlib, for images.
+    feature_names : sequence of str, optional
+        A name for each column, by default x[0], x[1], ...
+    max_features : int
+        Number of columns to draw at most, 1 to 1000: the most important ones.
 
     Returns
     -------
     matplotlib.axes.Axes
-        ``ax.images[0]`` is the image.
+        ``ax.images[0]`` is the image, or ``ax.patches`` are the bars.
 
     Examples
     --------
@@ -106,7 +123,22 @@ def importance(
     >>> forest = hforest.grow(x, y, 20, projections=patches, rng=0)
     >>> hforest.plot.importance(forest, (3, 4)).images[0].get_array().shape
     (3, 4)
+    >>> shap = hforest.tree.shap_values(forest, x[:50], background=x[50:60])
+    >>> ax = hforest.plot.importance(shap, max_features=2)
+    >>> sorted(text.get_text() for text in ax.get_yticklabels())
+    ['x[5]', 'x[6]']
     """
+    if isinstance(forest, ShapValues):
+        what = "mean |SHAP value|"
+    else:
+        what = "share of the gains" if by == "gain" else "share of the splits"
+    if shape is None:
+        if channel is not None:
+            raise ValueError(
+                f"channel: expected None without a shape, got {channel!r}; pass a shape (height, width, "
+                "channels)"
+            )
+        return columns.bars(_of_features(forest, by), what, feature_names, max_features, ax)
     image = importance_image(forest, shape, by=by)
     if channel is not None:
         if image.ndim != 3:
@@ -124,7 +156,6 @@ def importance(
     elif image.ndim == 3:
         image = image.sum(axis=2)
     ax = shared.axes(ax)
-    what = "share of the gains" if by == "gain" else "share of the splits"
     if image.ndim == 1:
         ax.bar(np.arange(len(image)), image, width=1.0)
         ax.set_xlim(-0.5, len(image) - 0.5)

@@ -4,19 +4,26 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import project, stats, tree
-from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
+from ..core.aliases import ArrayLike, Criterion, Draw, Empty, MaxFeatures
 from .grown import GrownForest
 from .intervals import ForestRegressor
+from .oblique import patches
 from .targets import Classifier
 
-_TREES: dict[str, dict[str, Any]] = {"classic": {}, "extra": {"splitter": "random"}, "oblique": {}}
+_TREES: dict[str, dict[str, Any]] = {
+    "classic": {}, "extra": {"splitter": "random"}, "oblique": {}, "patches": {}
+}  # fmt: skip
 """Settings of `hforest.grow` for each kind of trees."""
+
+_PROJECTED = ("oblique", "patches")
+"""Kinds of trees with projections."""
 
 
 _DRAWN = ("n_trees", "first_tree", "rng")
@@ -24,15 +31,22 @@ _DRAWN = ("n_trees", "first_tree", "rng")
 
 
 def _learned(settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings for labels or targets."""
-    return {name: settings[name] for name in ("task", "n_classes") if name in settings}
+    """Returns the settings for labels or targets, and weights."""
+    return {name: settings[name] for name in ("task", "n_classes", "sample_weight") if name in settings}
+
+
+def tree_rows(forest: tree.Forest, leaf: np.ndarray) -> np.ndarray:
+    """Returns the rows of `forest.value` of leaves (n_samples, n_trees), numbered within their trees."""
+    root = forest.tree_start[:-1]
+    rows: np.ndarray = (root + np.arange(len(root))) // 2 + forest.left[root + leaf]
+    return rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Honest(GrownForest):
     """Base class of forests of honest trees, with splits of any kind."""
 
-    trees: Literal["classic", "extra", "oblique"] = "classic"
+    trees: Literal["classic", "extra", "oblique", "patches"] = "classic"
     draw: Draw = "fixed"
     in_bag: float | None = None
     structure_share: float = 0.5
@@ -41,6 +55,12 @@ class _Honest(GrownForest):
     density: float = 1.5
     n_projections: int | Sequence[int] | None = None
     groups: Sequence[ArrayLike] | None = None
+    shape: Sequence[int] | None = None
+    patch_min: int | Sequence[int] = 1
+    patch_max: int | Sequence[int] = 3
+    channels: bool = False
+    cyclic: bool = False
+    empty: Empty = "prune"
     min_impurity_decrease: float = 0.0
     max_bins: int | None = None
 
@@ -51,11 +71,11 @@ class _Honest(GrownForest):
         return super()._learner()
 
     def _splits_by_categories(self) -> bool:
-        return self.trees != "oblique"
+        return self.trees not in _PROJECTED
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
-        # Oblique trees have neither sampled features nor bins, other trees no projections.
-        without = {"max_features", "max_bins"} if self.trees == "oblique" else {"n_projections"}
+        # Projections have neither sampled features nor bins, other trees no projections.
+        without = {"max_features", "max_bins"} if self.trees in _PROJECTED else {"n_projections"}
         return {name: value for name, value in super()._settings(function).items() if name not in without}
 
     def _drawn(
@@ -77,12 +97,37 @@ class _Honest(GrownForest):
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         counts = settings["bootstrap"]
+        weight = settings["sample_weight"]
+        if weight is not None:
+            weight = check_array(weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+            if weight.shape == (x.shape[0],) and not (counts.structure @ (weight > 0)).all():
+                raise ValueError(
+                    "sample_weight: expected samples of weight above 0 for the splits of each tree, got only "
+                    "zeros for one; raise some weights"
+                )
         grown = super()._grow(x, y, settings | {"bootstrap": counts.structure} | _TREES[self.trees])
-        return tree.refit(grown, x, y, counts=counts.leaf, **_learned(settings))
+        honest = tree.refit(grown, x, y, counts=counts.leaf, empty=self.empty, **_learned(settings))
+        self._fallback: np.ndarray | None = None
+        if self.empty == "abstain":
+            of_class = np.bincount(y, weight, settings["n_classes"])
+            self._fallback = of_class / of_class.sum()
+        return honest
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        outputs = super()._outputs(x)
+        fallback = vars(self).get("_fallback")
+        if fallback is None:
+            return outputs
+        # Rows sum to the share of trees that vote. Where none votes, classes have the shares of all samples.
+        votes = outputs.sum(axis=1, keepdims=True)
+        fallback = np.broadcast_to(fallback.astype(outputs.dtype), outputs.shape).copy()
+        return np.divide(outputs, votes, out=fallback, where=votes > 0)
 
     def _projections(self, n_features: int) -> dict[str, Any]:
         """Returns the settings of oblique trees; with groups each projection is within one of them."""
         groups: Any = self.groups
+        if self.trees == "patches" and groups is None:
+            return {"projections": patches(self, n_features)}
         if self.trees != "oblique":
             if groups is not None:
                 raise ValueError(
@@ -99,9 +144,14 @@ class _Honest(GrownForest):
         return {"projections": views, "n_projections": None}
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+        counts = self.counts_
         p, self.oob_votes_ = stats.posterior(
-            self.forest_, x, y, self.counts_, weighting="shares", **_learned(settings)
+            self.forest_, x, y, counts, weighting="shares", **_learned(settings)
         )
+        if self.empty in ("uniform", "prior"):  # every leaf votes
+            used = counts.structure + counts.leaf
+            self.oob_votes_ = (used == 0).sum(axis=0)
+            p = tree.out_of_bag(self.forest_, x, used)
         return p
 
     @property
@@ -114,13 +164,6 @@ class _Honest(GrownForest):
         counts = (draw() for draw in self._draws)
         return stats.HonestCounts(*map(np.concatenate, zip(*counts, strict=True)))
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]
-        """Grows the honest forest and returns the estimator.
-
-        Parameters: see `RandomForestClassifier.fit`, without weights.
-        """
-        return super().fit(X, y)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HonestForestClassifier(Classifier, _Honest):
@@ -132,14 +175,20 @@ class HonestForestClassifier(Classifier, _Honest):
 
     Parameters
     ----------
-    trees : "classic", "extra" or "oblique"
-        What grows the splits: random forests, extra trees, or oblique trees of sparse projections.
+    trees : "classic", "extra", "oblique" or "patches"
+        What grows the splits: random forests, extra trees, oblique trees of sparse projections, or trees on
+        sums over patches with `shape`, `patch_min`, `patch_max`, `channels` and `cyclic` as in
+        `ManifoldForestClassifier`.
     n_projections : int or list of ints, optional
-        Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
-        square root of the number of features (of the group), rounded up.
+        Number of projections sampled at a node, per group with `groups`. By default the square root of the
+        number of features (of the group), rounded up.
     groups : list of array-likes of int or str, optional
         Groups (views) of columns, by number or name; every column is in one group. Each projection of an
         oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
+
+    empty : "prune", "abstain", "uniform" or "prior"
+        Treatment of leaves without samples, as in `hforest.tree.refit`. With "abstain" probabilities are
+        means over the trees that vote.
 
     Attributes
     ----------
@@ -157,6 +206,18 @@ class HonestForestClassifier(Classifier, _Honest):
     >>> model.oob_score_ > 0.93, int(model.oob_votes_.min()) > 5
     (True, True)
     """
+
+    def predict_proba_per_tree(self, X: ArrayLike) -> np.ndarray:
+        """Returns the probabilities of the classes by each tree; X as in `predict`.
+
+        Returns
+        -------
+        (n_trees, n_samples, n_classes) array of float32 or float64
+            NaN where a tree abstains.
+        """
+        leaf = self.apply(X)
+        p = self.forest_.value[tree_rows(self.forest_, leaf)].transpose(1, 0, 2)
+        return np.where(p.any(axis=2, keepdims=True), p, np.nan).astype(p.dtype, copy=False)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,6 +13,31 @@ from .intervals import ForestRegressor
 from .targets import Classifier
 
 
+def patches(estimator: Any, n_features: int) -> project.Distribution:
+    """Returns the patches of an estimator that has shape, patch_min, patch_max, channels and cyclic."""
+    shape = estimator.shape
+    sizes: dict[str, Any] = {"patch_min": estimator.patch_min, "patch_max": estimator.patch_max}
+    if shape is None:
+        warnings.warn(
+            "shape: expected the shape of a sample, such as (28, 28), got None: samples are treated as "
+            f"1-D signals; pass shape=({n_features},) if they are, or use an ObliqueForest otherwise",
+            UserWarning,
+            stacklevel=5,
+        )
+        shape = (n_features,)
+        sizes = {
+            name: min(size, n_features) if isinstance(size, Integral) else size
+            for name, size in sizes.items()
+        }
+    result = project.patch_distribution(shape, **sizes, channels=estimator.channels, cyclic=estimator.cyclic)
+    if result.n_features != n_features:
+        raise ValueError(
+            f"shape: expected sizes that multiply to n_features = {n_features}, got {tuple(shape)}; pass "
+            "the shape of one sample"
+        )
+    return result
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Projected(BootstrapForest):
     """Base class of forests whose nodes sample projections."""
@@ -48,27 +73,7 @@ class _Manifold(_Projected):
     cyclic: bool = False
 
     def _projections(self, n_features: int) -> dict[str, Any]:
-        shape = self.shape
-        sizes: dict[str, Any] = {"patch_min": self.patch_min, "patch_max": self.patch_max}
-        if shape is None:
-            warnings.warn(
-                "shape: expected the shape of a sample, such as (28, 28), got None: samples are treated as "
-                f"1-D signals; pass shape=({n_features},) if they are, or use an ObliqueForest otherwise",
-                UserWarning,
-                stacklevel=4,
-            )
-            shape = (n_features,)
-            sizes = {
-                name: min(size, n_features) if isinstance(size, Integral) else size
-                for name, size in sizes.items()
-            }
-        patches = project.patch_distribution(shape, **sizes, channels=self.channels, cyclic=self.cyclic)
-        if patches.n_features != n_features:
-            raise ValueError(
-                f"shape: expected sizes that multiply to n_features = {n_features}, got {tuple(shape)}; pass "
-                "the shape of one sample"
-            )
-        return {"projections": patches}
+        return {"projections": patches(self, n_features)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -29,6 +29,7 @@ def posterior(
     y: ArrayLike,
     counts: HonestCounts,
     *,
+    sample_weight: ArrayLike | None = None,
     task: Task = "classification",
     n_classes: int | None = None,
     weighting: Weighting = "counts",
@@ -47,6 +48,8 @@ def posterior(
     counts : HonestCounts
         Result of `honest_counts`. For out-of-bag posteriors of an ordinary forest pass ``HonestCounts(c, c)``
         with its in-bag counts c.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the rows in leaves, 0 to 1e100, not all 0: a row counts as its weight.
     weighting : "counts" or "shares"
         "counts" sums the rows in the leaves of all trees and normalises once, so leaves with more rows have
         more weight. "shares" averages the class shares, or means, of the leaves.
@@ -65,10 +68,10 @@ def posterior(
     -----
     A tree votes for a row that it does not use, if the row reaches a leaf that holds rows of ``counts.leaf``.
     The posterior is ``sum_m n_m(x, k) / sum_m sum_k n_m(x, k)`` over these trees, where n_m(x, k) is the
-    number of rows of class k in the leaf of x. Rows without a vote are NaN; more trees, or a smaller
-    `in_bag`, reduce their number. With "counts" and labels all sums are of integers, and exact. Results are
-    bit-identical for any number of threads. Cost: that of `hforest.tree.apply`, and a pass over the rows and
-    classes for each tree.
+    number (or weight) of rows of class k in the leaf of x. Rows without a vote are NaN; more trees, or a
+    smaller `in_bag`, reduce their number. Without weights, with "counts" and labels all sums are of integers,
+    and exact. Results are bit-identical for any number of threads. Cost: that of `hforest.tree.apply`, and a
+    pass over the rows and classes for each tree.
 
     Examples
     --------
@@ -83,7 +86,11 @@ def posterior(
     check.choice("weighting", weighting, WEIGHTINGS)
     forest, leaf, target = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
-    return posterior_of(forest, leaf, target, checked_counts(counts, n_trees, n), weighting)
+    weight = None
+    if sample_weight is not None:
+        weight = supervised.sample_weight(sample_weight, target.y)
+        weight, _ = supervised.scaled_weight(weight, target.targets, weight.dtype, n)
+    return posterior_of(forest, leaf, target, checked_counts(counts, n_trees, n), weighting, weight)
 
 
 def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> HonestCounts:
@@ -99,10 +106,15 @@ def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> 
 
 
 def posterior_of(
-    forest: Forest, leaf: IntArray, target: supervised.Target, counts: HonestCounts, weighting: Weighting
+    forest: Forest,
+    leaf: IntArray,
+    target: supervised.Target,
+    counts: HonestCounts,
+    weighting: Weighting,
+    weight: FloatArray | None = None,
 ) -> Posterior:
     """Returns `posterior` from the leaves of the rows, without checks."""
-    of_leaf = sums_of_leaves(forest, leaf, counts.leaf, outputs(target))
+    of_leaf = sums_of_leaves(forest, leaf, counts.leaf, outputs(target), weight)
     filled = of_leaf[:, :1] > 0
     if weighting == "shares":
         of_leaf = np.divide(of_leaf, of_leaf[:, :1], out=np.zeros_like(of_leaf), where=filled)

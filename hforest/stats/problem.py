@@ -175,10 +175,16 @@ def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> S
     return scipy.sparse.csr_array((often, node.ravel(), first), shape=(len(leaf), len(forest.feature)))
 
 
-def sums_of_leaves(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
-    """Returns (n_nodes, 1 + n_values): number of rows in each leaf, and sums of their values; 0 in splits."""
+def sums_of_leaves(
+    forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray, weight: FloatArray | None = None
+) -> FloatArray:
+    """Returns (n_nodes, 1 + n_values): number of rows in each leaf, and sums of their values; 0 in splits.
+
+    With weights of rows it is their sum, and values are multiplied by them.
+    """
+    weight = np.ones(len(values)) if weight is None else weight
     with check.memory("n_classes", "sums of leaves", 8 * len(forest.feature) * (1 + values.shape[1])):
-        return members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])
+        return members(forest, leaf, counts).T @ np.column_stack([weight, weight[:, None] * values])
 
 
 Draw = Callable[[int], tuple[float, int]]

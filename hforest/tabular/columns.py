@@ -27,6 +27,7 @@ from .tables import (
     Values,
     by_spelling,
     is_table,
+    missing,
     opened,
     place_of,
     shown,
@@ -333,7 +334,7 @@ def _as_learned(columns: Columns, j: int, read: Callable[[], Values], place: Any
     typed = texts.cast(values, form, words)
     n = int((~typed.values.absent).sum()) + len(typed.unreadable)
     if not n:
-        return typed.values._replace(kind=MISSING, data=np.full(len(values.absent), np.nan)), []
+        return missing(len(values.absent)), []
     if len(typed.unreadable) > texts.MAX_UNREADABLE * n:
         row = int(typed.unreadable[0])
         got = f"text such as {values.data[row].strip()!r:.60}"
@@ -455,6 +456,8 @@ def columns(
         with `categorical` None, infinity, more than 65536 categories.
     ImportError
         A data frame or a column of text, if narwhals or polars is not installed.
+    RuntimeError
+        Such a column in a process that was forked while threads of polars ran.
 
     Warns
     -----

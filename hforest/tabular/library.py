@@ -74,6 +74,11 @@ def polars(name: str) -> Any:
     return polars
 
 
+def is_failure(error: BaseException) -> bool:
+    """Returns whether an error is one of a library, and no interrupt; the panic of polars is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 # ------------------------------------------------------------------------------------------ threads
 
 _running: set[int] = set()
@@ -146,10 +151,10 @@ MAX_LEVELS = 0.1
 """Maximum number of different texts per row in such a column."""
 
 
-def repeated(head: Any) -> list[bool]:
-    """Returns for each column of text of a data frame of HEAD rows whether its texts are few."""
-    pl = polars("text")
-    return list(head.select(pl.all().n_unique() <= MAX_LEVELS * pl.len()).row(0)) if len(head) else []
+def is_repeated(texts: Any) -> bool:
+    """Returns whether the first texts of a column are few."""
+    head = texts[:HEAD]
+    return bool(head.n_unique() <= MAX_LEVELS * len(head))
 
 
 def distinct(texts: Any, *, always: bool = False) -> tuple[Any, Any, np.ndarray]:
@@ -159,7 +164,7 @@ def distinct(texts: Any, *, always: bool = False) -> tuple[Any, Any, np.ndarray]
     many, and not `always`: the column itself, a slice of all rows, and ones.
     """
     pl = polars("text")
-    if texts.dtype == pl.String and not (always or any(repeated(texts[:HEAD].to_frame()))):
+    if texts.dtype == pl.String and not (always or is_repeated(texts)):
         return texts, slice(None), np.ones(len(texts), np.int64)
     a = texts.cast(pl.Categorical)
     levels = a.unique(maintain_order=True).drop_nulls()

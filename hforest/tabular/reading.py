@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from .library import HEAD, aside, polars, repeated
+from .library import HEAD, aside, is_failure, is_repeated, polars
 from .tables import File
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".pq")
@@ -57,6 +57,8 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
         Not such a file; lines with different numbers of values; repeated names.
     ImportError
         polars is not installed.
+    RuntimeError
+        The process was forked while threads of polars ran.
 
     Notes
     -----
@@ -78,10 +80,10 @@ def _polars(path: str, what: str, function: Any) -> Any:
     """Returns the result of a function of polars; its errors become ValueError."""
     try:
         return function()
-    except (MemoryError, KeyboardInterrupt, ImportError):
+    except (MemoryError, ImportError):
         raise
-    except BaseException as error:  # polars' panic is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:
+        if not is_failure(error):
             raise
         text = " ".join(str(error).split())
         raise ValueError(
@@ -208,8 +210,10 @@ def _csv(path: str, header: bool) -> File:
 
     def read_all() -> Any:
         # Cells of few different texts take 4 bytes each instead of 16.
-        few = repeated(parsed([pl.String] * len(columns), HEAD)) or [False] * len(columns)
-        return parsed([pl.Categorical if each else pl.String for each in few])
+        head = parsed([pl.String] * len(columns), HEAD)
+        return parsed(
+            [pl.Categorical if is_repeated(column) else pl.String for column in head.iter_columns()]
+        )
 
     try:
         frame = _polars(path, "a CSV file", read_all)

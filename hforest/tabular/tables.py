@@ -5,11 +5,12 @@ without it. The conversion to features is in `columns`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
 from operator import attrgetter, is_not, methodcaller, ne
@@ -21,7 +22,7 @@ from ..core import check, extras
 from ..core.aliases import IntArray
 from ..core.dispatch import is_cupy
 from ..core.real import as_given, rows_of
-from .library import aside, distinct, polars
+from .library import aside, distinct, is_failure, polars
 
 NUMBERS = ("number", "boolean", "time", "duration")
 """Kinds whose values are numbers; of the last two in days."""
@@ -50,7 +51,7 @@ NULL_VALUES = (
 )  # fmt: skip
 """Texts that stand for a missing value by default, those of pandas and readr; spaces around them do not
 count."""
-_DAY = np.timedelta64(1, "D")
+DAY = np.timedelta64(1, "D")
 
 
 class Values(NamedTuple):
@@ -186,20 +187,16 @@ def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
         a = as_given(name, table)
         rows_of(name, a, ("n_rows", "n_columns"))
         names = [str(j) for j in range(a.shape[1])]
-        return names, [_later(of_array, a[:, j]) for j in range(a.shape[1])], len(a)
+        return names, [partial(of_array, a[:, j]) for j in range(a.shape[1])], len(a)
     if isinstance(table, np.ndarray):
         as_given(name, table)
         remedy = f"pass {name}.ravel()"
         check.require(table.ndim == 1, name, "a structured array with one axis", table.shape, remedy)
         fields = table.dtype.names or ()
-        return list(fields), [_later(of_array, table[field]) for field in fields], len(table)
+        return list(fields), [partial(of_array, table[field]) for field in fields], len(table)
     if isinstance(table, Mapping):
         return _opened_mapping(name, table)
     return _opened_frame(name, table, read)
-
-
-def _later(function: Callable[[Any], Values], column: Any) -> Reader:
-    return lambda: function(column)
 
 
 def _distinct(name: str, names: list[str]) -> list[str]:
@@ -225,18 +222,23 @@ def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], lis
             f"{len(arrays[0]) if arrays[0].ndim else 'some'} values, as many as in each column",
             f"shape {a.shape}", "pass columns of equal length",
         )  # fmt: skip
-    return names, [_later(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
+    return names, [partial(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
 
 
 def _column(name: str, a: Any) -> Any:
     """Returns a column of a mapping as an array; the items of a list keep their Python types."""
     if not isinstance(a, list | tuple):
         return as_given(name, a)
-    column = np.empty(len(a), object)
-    for i, value in enumerate(a):
-        column[i] = value
     nested = any(isinstance(value, list | tuple | np.ndarray) for value in a[:1])
-    return as_given(name, a) if nested else column
+    return as_given(name, a) if nested else objects(a)
+
+
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """Returns an array (n,) of Python objects, which keep their types."""
+    column = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        column[i] = value
+    return column
 
 
 @aside
@@ -262,7 +264,7 @@ def _opened_frame(
         raise other from None
     if frame.implementation.is_polars():
         polars(name)
-    return names, [_later(read, column) for column in frame.iter_columns()], len(frame)
+    return names, [partial(read, column) for column in frame.iter_columns()], len(frame)
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -289,7 +291,7 @@ def of_array(a: np.ndarray) -> Values:
             raise ColumnError(
                 "durations of a fixed length", f"dtype {a.dtype}", "convert them to days", TypeError
             )
-        return Values("duration", a / _DAY, np.isnat(a))
+        return Values("duration", a / DAY, np.isnat(a))
     if kind == "S":
         try:
             a = np.strings.decode(a, "utf-8")
@@ -407,9 +409,9 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
             got = "times with a time zone"
             raise ColumnError("times of day without a time zone", got, "pass dates and times")
         of_epoch = np.strings.add("1970-01-01T", values.astype(str)).astype("datetime64[us]")
-        some = (of_epoch - np.datetime64(0, "us")) / _DAY
+        some = (of_epoch - np.datetime64(0, "us")) / DAY
     elif kind == "duration":
-        some = np.array(values.tolist(), "timedelta64[us]") / _DAY
+        some = np.array(values.tolist(), "timedelta64[us]") / DAY
     else:
         some = values.astype(bool) if kind == "boolean" else _numbers(values)
     numbers = np.full(len(present), np.nan, some.dtype) if some.dtype.kind == "f" else np.zeros(
@@ -491,10 +493,10 @@ def of_series(series: Any) -> Values:
     """Returns a column of a data frame, as a series of narwhals."""
     try:
         return _of_series(series)
-    except (ColumnError, ImportError, MemoryError, KeyboardInterrupt):
+    except (ColumnError, ImportError, MemoryError):
         raise
-    except BaseException as error:  # each library raises its own; polars' panic is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:  # each library raises its own
+        if not is_failure(error):
             raise
         text = str(error).partition("\n")[0]
         raise ColumnError(
@@ -515,7 +517,7 @@ def _of_series(series: Any) -> Values:
     if dtype == nw.String:
         if series.implementation.is_polars():
             return _of_text(series)
-        texts = _objects(series)
+        texts = objects(series.to_list())
         texts[absent] = None  # pandas gives NaN
         return Values("text", texts, absent)
     if dtype in (nw.List, nw.Array, nw.Struct, nw.Binary):
@@ -525,12 +527,12 @@ def _of_series(series: Any) -> Values:
         data = np.asarray(filled.to_numpy())
         if data.dtype.kind in "biu":
             return Values("boolean" if dtype == nw.Boolean else "number", data, absent)
-        return _of_objects(_objects(series))
+        return _of_objects(objects(series.to_list()))
     if dtype.is_float():
         data = np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
         return Values("number", data, np.isnan(data))
     if dtype in (nw.Unknown, nw.Object, nw.Decimal):
-        return _of_objects(_objects(series))
+        return _of_objects(objects(series.to_list()))
     values = of_array(np.asarray(series.to_numpy()))
     if dtype == nw.Datetime and dtype.time_zone is not None:
         return values._replace(kind="instant")
@@ -542,14 +544,6 @@ def _of_text(series: Any) -> Values:
     if series.null_count() == len(series):
         return missing(len(series))
     return Values("text", series.to_native(), np.asarray(series.is_null().to_numpy(), bool))
-
-
-def _objects(series: Any) -> np.ndarray:
-    values = series.to_list()
-    column = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        column[i] = value
-    return column
 
 
 def _of_categories(series: Any, absent: np.ndarray) -> Values:
@@ -566,7 +560,7 @@ def _of_categories(series: Any, absent: np.ndarray) -> Values:
     if series.implementation.is_pandas_like():
         codes = series.to_native().cat.codes.to_numpy(np.int64)
     else:
-        texts = _objects(series.cast(nw.String))
+        texts = objects(series.cast(nw.String).to_list())
         if of_polars and series.dtype == nw.Categorical:
             named = sorted(set(texts[~absent]))  # categories of polars are those of all frames of the process
         place = {str(level): i for i, level in enumerate(named)}

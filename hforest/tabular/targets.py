@@ -12,7 +12,7 @@ from ..core.real import as_given
 from . import texts
 from .columns import coded, text_array
 from .library import aside
-from .tables import MISSING, NUMBERS, TIMES, WORDS, ColumnError, group_of, opened, place_of
+from .tables import MISSING, NUMBERS, TIMES, WORDS, ColumnError, group_of, objects, opened, place_of
 
 FEW = 20
 """Number of classes up to which each may have a single row."""
@@ -73,9 +73,7 @@ def one_kind(name: str, y: Any) -> np.ndarray:
     """Returns labels as an array, after checking that all are of one kind and that none is missing."""
     a = y
     if isinstance(y, list | tuple) and not any(isinstance(item, list | tuple | np.ndarray) for item in y[:1]):
-        a = np.empty(len(y), object)
-        for i, item in enumerate(y):
-            a[i] = item
+        a = objects(y)
     a = as_given(name, a)
     if a.dtype.kind == "S":
         a = np.strings.decode(a, "utf-8")

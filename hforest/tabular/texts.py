@@ -122,7 +122,7 @@ def _number(texts: Any, form: str) -> Any:
     return texts.to_frame("a").select(pl.when(a.is_finite()).then(a))["a"]
 
 
-def _boolean_formats(sample: Any, hints: Hints) -> Iterator[str]:
+def _one_format(sample: Any, hints: Hints) -> Iterator[str]:
     yield ""
 
 
@@ -195,10 +195,6 @@ def _compact_formats(sample: Any, hints: Hints) -> Iterator[str]:
 _CLOCK = r"^(-)?(?:(\d+) days?,? )?(\d+):([0-5]?\d)(?::([0-5]?\d(?:\.\d+)?))?( ?[AaPp]\.?[Mm]\.?)?$"
 
 
-def _clock_formats(sample: Any, hints: Hints) -> Iterator[str]:
-    yield ""
-
-
 def _clock(texts: Any, form: str) -> Any:
     """Returns days: of times of day, and of durations such as 25:10."""
     pl = polars("text")
@@ -227,9 +223,9 @@ class Reader(NamedTuple):
 READERS = {
     "compact": Reader("dates", r"\d", _compact_formats, _date),
     "number": Reader("numbers", r"\d", _number_formats, _number),
-    "boolean": Reader("booleans", "", _boolean_formats, _boolean),
+    "boolean": Reader("booleans", "", _one_format, _boolean),
     "date": Reader("dates", r"\d\D+\d", _date_formats, _date),
-    "clock": Reader("times", r"\d:\d", _clock_formats, _clock),
+    "clock": Reader("times", r"\d:\d", _one_format, _clock),
 }
 """Readers by name, in the order in which `typed` prefers them."""
 DEFAULT_FORMS = {
@@ -302,8 +298,11 @@ def typed(values: Values, hints: Hints) -> Typed:
         places = places[is_known[places]]
     sample = clean.gather(places[:: max(1, n // SAMPLE)])
     forms: dict[str, int] = {}
+    text = polars("text").col("a").str
+    contained = {name: text.contains(reader.pattern).sum() for name, reader in READERS.items()}
+    n_contained = sample.to_frame("a").select(**contained).row(0, named=True)
     for name, reader in READERS.items():
-        if 2 * sample.str.contains(reader.pattern).sum() <= len(sample):
+        if 2 * n_contained[name] <= len(sample):
             continue
         for form in reader.formats(sample, hints):
             if 2 * reader.cast(sample, form).count() > len(sample):

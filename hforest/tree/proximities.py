@@ -5,11 +5,12 @@ import math
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch, supervised
+from ..core import dispatch
 from ..core.aliases import ArrayLike, SparseArray
-from .forest import PACKAGE, Forest, knows_missing, trusted
+from .covers import matrix
+from .forest import PACKAGE, Forest, trusted
 from .leaves import grouped
-from .walks import REMEDY, apply
+from .walks import apply
 
 
 def proximity(
@@ -68,7 +69,7 @@ def proximity(
     checks.on_cpu(x=x, other=other)
     forest = trusted(forest, x)
     leaf = apply(forest, x)
-    of_others = leaf if other is None else _leaves_of_others(forest, other)
+    of_others = leaf if other is None else apply(forest, matrix("other", "n_others", forest, other))
     n, n_trees = leaf.shape
     n_others = len(of_others)
     indptr, member = grouped(forest, of_others)
@@ -87,14 +88,3 @@ def proximity(
     if n_stored:
         backend.neighbors(*groups, row_start, indices, data)
     return sparse.csr_array((data, indices, row_start), shape=(n, n_others))
-
-
-def _leaves_of_others(forest: Forest, other: ArrayLike) -> np.ndarray:
-    axes, missing = ("n_others", "n_features"), knows_missing(forest)
-    rows = supervised.matrix("other", other, forest.threshold.dtype, axes, missing=missing, remedy=REMEDY)
-    if rows.shape[1] != int(forest.n_features):
-        raise ValueError(
-            f"other: expected shape (n_others, n_features) = (n_others, {int(forest.n_features)}), got "
-            f"{tuple(rows.shape)}; pass the features that the forest was grown on"
-        )
-    return apply(forest, rows)

@@ -1,18 +1,18 @@
 """Leaf values from samples that did not grow the splits: counts of classes, and refitted forests."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import several, supervised
-from ..core.aliases import ArrayLike, Classes, FloatArray, IntArray, Task
+from ..core.aliases import Array, ArrayLike, Classes, Empty, FloatArray, IntArray, Task
 from .complete import levels
 from .forest import Forest, marked, of_leaves, trusted
 from .walks import apply
 
-_EMPTY = ("prune", "abstain")
+_EMPTY = ("prune", "abstain", "uniform", "prior")
 _ENTRIES = 1 << 20
 """Number of samples, over several trees, that are summed at a time."""
 
@@ -53,15 +53,20 @@ def _in_trees(
 
 
 def class_counts(
-    forest: Forest, leaf: IntArray, in_bag: IntArray | None, y: IntArray, n_classes: int
-) -> IntArray:
-    """Returns the same as `leaf_counts`, for checked leaves and labels."""
+    forest: Forest,
+    leaf: IntArray,
+    in_bag: IntArray | None,
+    y: IntArray,
+    n_classes: int,
+    weight: FloatArray | None = None,
+) -> Array:
+    """Returns the same as `leaf_counts`, for checked leaves and labels; with weights their sums."""
     n_leaves = len(forest.value)
     with checks.memory("n_classes", "counts", 8 * n_leaves * n_classes):
-        result = np.zeros((n_leaves, n_classes), np.int64)
+        result = np.zeros((n_leaves, n_classes), np.int64 if weight is None else np.float64)
     flat = result.reshape(-1)
     for some, rows, often in _in_trees(forest, leaf, in_bag):
-        np.add.at(flat, rows * n_classes + y[some], often)
+        np.add.at(flat, rows * n_classes + y[some], often if weight is None else often * weight[some])
     return result
 
 
@@ -117,9 +122,10 @@ def refit(
     y: ArrayLike,
     *,
     counts: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     task: Task = "classification",
     n_classes: Classes = None,
-    empty: Literal["prune", "abstain"] = "prune",
+    empty: Empty = "prune",
 ) -> Forest:
     """Returns a forest with the splits of another one, and leaf values from other samples.
 
@@ -129,10 +135,13 @@ def refit(
     ----------
     y : array-like of labels or targets
         As `hforest.grow` takes them.
-    empty : "prune" or "abstain"
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0. A sample of weight 0 does not count.
+    empty : "prune", "abstain", "uniform" or "prior"
         Treatment of leaves without samples. "prune" replaces a split with an empty side by its other child.
-        "abstain", for classification only, gives such leaves the value 0 for every class, so that the tree
-        does not vote there.
+        "prior" gives such leaves the shares of the classes, or mean targets, of all samples. For
+        classification only: "abstain" gives them the value 0 for every class, so that the tree does not vote
+        there, and "uniform" equal shares.
 
     Returns
     -------
@@ -150,8 +159,8 @@ def refit(
     Honest trees: splits from some samples, leaf values from others (Denil, Matheson and de Freitas 2014;
     Wager and Athey 2018). Pruning is that of Athey, Tibshirani and Wager 2019 in their package grf. `gain`
     still is that of the samples that grew the splits. Leaves that share a row of `value` pool their samples.
-    Targets are summed in float64 in the order of the samples. Cost: that of `apply`, and a pass over the
-    samples for each tree.
+    Weights and targets are summed in float64 in the order of the samples. Cost: that of `apply`, and a pass
+    over the samples for each tree.
 
     Examples
     --------
@@ -169,22 +178,29 @@ def refit(
     dtype = forest.threshold.dtype
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))
     target = several.target_or_several(y, len(leaf), task, n_classes, most)
-    if task == "regression" and empty == "abstain":
+    if task == "regression" and empty in ("abstain", "uniform"):
         raise ValueError(
-            'empty: expected "prune" with task="regression", got "abstain", which defines no mean; '
-            "leave it out"
+            f'empty: expected "prune" or "prior" with task="regression", got "{empty}", which defines no '
+            "mean; leave it out"
         )
-    if in_bag is not None and not in_bag.any(axis=1).all():
+    weight = None
+    if sample_weight is not None:
+        weight = supervised.sample_weight(sample_weight, target.y)
+        weight, _ = supervised.scaled_weight(weight, target.targets, weight.dtype, len(leaf))
+    drawn = None if in_bag is None else (in_bag if weight is None else in_bag[:, weight > 0]).any(axis=1)
+    if drawn is not None and not drawn.all():
         raise ValueError(
             "counts: expected at least one sample in each row, got only zeros in row "
-            f"{int((~in_bag.any(axis=1)).argmax())}; pass at least one sample for each tree"
+            f"{int((~drawn).argmax())}; pass at least one sample for each tree, of weight above 0"
         )
     if target.labels is not None:
-        of_class = class_counts(forest, leaf, in_bag, target.labels, target.n_outputs)
+        of_class = class_counts(forest, leaf, in_bag, target.labels, target.n_outputs, weight)
         total, sums = of_class.sum(axis=1), of_class.astype(np.float64)
     else:
-        total, sums = target_sums(forest, leaf, in_bag, target.targets)
+        total, sums = target_sums(forest, leaf, in_bag, target.targets, weight)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
+    if empty in ("uniform", "prior"):
+        value[total <= 0] = _uniform(target) if empty == "uniform" else prior(target, weight)
     start = forest.class_start[:0] if target.class_start is None else target.class_start
     refitted = forest._replace(value=value.astype(dtype), class_start=start)
     if empty == "prune" and not bool((total > 0).all()):
@@ -192,15 +208,33 @@ def refit(
     return marked(refitted)
 
 
+def _uniform(target: supervised.Target) -> FloatArray:
+    """Returns (n_outputs,) equal shares of the classes of each label."""
+    sizes = [target.n_outputs] if target.class_start is None else np.diff(target.class_start)
+    return np.repeat(1 / np.asarray(sizes, float), sizes)
+
+
+def prior(target: supervised.Target, weight: FloatArray | None) -> FloatArray:
+    """Returns (n_outputs,) the shares of the classes, or mean targets, of all samples."""
+    if target.labels is not None:
+        of_class = np.bincount(target.labels, weight, target.n_outputs)
+        return np.asarray(of_class / of_class.sum())
+    return np.average(np.asarray(target.targets), axis=0, weights=weight)
+
+
 def target_sums(
-    forest: Forest, leaf: IntArray, in_bag: IntArray | None, targets: Any
-) -> tuple[IntArray, FloatArray]:
-    """Returns the number of samples of each row of `value`, and (n_leaves, n_outputs) sums of targets."""
-    total = np.zeros(len(forest.value), np.int64)
+    forest: Forest, leaf: IntArray, in_bag: IntArray | None, targets: Any, weight: FloatArray | None = None
+) -> tuple[Array, FloatArray]:
+    """Returns the number of samples of each row of `value`, and (n_leaves, n_outputs) sums of targets.
+
+    With weights of samples it is their sum, and targets are multiplied by them.
+    """
+    total = np.zeros(len(forest.value), np.int64 if weight is None else np.float64)
     sums = np.zeros((len(total), targets.shape[1]))
     for some, rows, often in _in_trees(forest, leaf, in_bag):
-        np.add.at(total, rows, often)
-        np.add.at(sums, rows, often[:, None] * targets[some])
+        amount = often if weight is None else often * weight[some]
+        np.add.at(total, rows, amount)
+        np.add.at(sums, rows, amount[:, None] * targets[some])
     return total, sums
 
 

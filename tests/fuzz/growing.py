@@ -209,7 +209,7 @@ options("growth.splitter", "best", "random")
 @value("monotonic_cst")
 def _signs(s: Setting) -> Any:
     x, y = s.argument("x"), np.asarray(s.argument("y"))
-    several = y.ndim == 2 if _regression(s) else (s.argument("n_classes") or len(np.unique(y))) > 2
+    several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
     refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
     return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
 
@@ -432,7 +432,10 @@ def _labels_or_targets(s: Setting) -> np.ndarray:
 
 
 value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)
-value("empty")(lambda s: "prune" if _regression(s) else s.choice(("prune", "abstain")))
+value("empty")(
+    lambda s: s.choice(("prune", "prior") if _regression(s) else ("prune", "abstain", "uniform", "prior"))
+)
+value("tree.refit.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
 
 
 @value("tree.quantiles.targets")

@@ -116,6 +116,9 @@ def _in_bag(s: Setting) -> np.ndarray:
     return counts
 
 
+value("stats.posterior.sample_weight")(lambda s: s.positive(s.n))
+
+
 @value("stats.posterior.y", "stats.oob_importance.y")
 def _learned(s: Setting) -> np.ndarray:
     return _y(s)

@@ -54,7 +54,7 @@ def predict_prepared(dtype, n_trees, depth, n, n_features):
 
 def shap_values(dtype):
     tree.shap_values(
-        forest_of(True, 2, 3, 5, 2, dtype), normal(9, 5, dtype=dtype), cover=normal(20, 5, dtype=dtype)
+        forest_of(True, 10, 6, 5, 2, dtype), normal(9, 5, dtype=dtype), cover=normal(3, 5, dtype=dtype)
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 
 import hforest.sklearn as hs
 from hforest import tree
@@ -153,13 +153,15 @@ class _Single:
         fixed = {"splitter": self.splitter}
         return super()._grow(x, y, {**settings, **fixed})
 
-    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        forest = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight).forest_
-        alphas = tree.pruning_alphas(forest, X, sample_weight=sample_weight)
-        path = np.append(0, np.unique(alphas[forest.feature != -1]))
-        # Impurities without that of the leaves of the whole tree.
-        impurities = [forest.gain[alphas <= alpha].sum() for alpha in path]
-        return SimpleNamespace(ccp_alphas=path, impurities=np.array(impurities))
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+        grown = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
+        forest, arrays = grown.forest_, grown.tree_
+        split = forest.feature != -1
+        least = tree.pruning_alphas(forest, X, sample_weight=sample_weight)[split]
+        gain = forest.gain[split] / arrays.weighted_n_node_samples[0]
+        alphas = np.unique(np.append(least, 0.0))
+        impurities = [arrays.impurity[0] - gain[least > alpha].sum() for alpha in alphas]
+        return Bunch(ccp_alphas=alphas, impurities=np.array(impurities))
 
     @property
     def max_features_(self) -> int:

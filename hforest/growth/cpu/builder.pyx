@@ -26,7 +26,7 @@ from hforest.growth.cpu.leaves cimport (
 )
 from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_largest, hf_pending, hf_philox,
+    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_pending, hf_philox,
     hf_scored,
     hf_split, hf_task, hf_tree, hf_units, hf_workspace, weight_bits,
 )
@@ -215,12 +215,11 @@ cdef bint _may_split(
 cdef void _order_children(
     const hf_task* t, const hf_workspace* r, hf_pending* node, const hf_split* split, int64_t middle
 ) noexcept nogil:
-    # Writes the order of the values of the children, and the middle of both. A split of missing values from
-    # all others orders no values.
+    # Writes the order of the values of the children, and the middle of both.
     #
     # middle  IN  the first sample of the right child
     cdef int64_t i, q = 0, u = 0, last = t.n_outputs - 1
-    node.order = 0 if split.threshold == hf_largest(t.single) else t.monotonic[split.column]
+    node.order = t.monotonic[split.column]
     if node.order == 0:
         return
     for i in range(node.first, middle):

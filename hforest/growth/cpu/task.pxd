@@ -274,6 +274,7 @@ cdef struct hf_workspace:
     double least_weight     # least weight of each side of a split
     const hf_pending* node  # with monotonic constraints: the node whose splits are scored,
     int sign                # and the sign of the column that is scored; 0: any split is allowed
+    int64_t missing_u       # its missing values, where they come first: alone they would go right
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
     uint8_t* bucket         # (n,)  histograms with buckets: place of the bucket of each sample's bin

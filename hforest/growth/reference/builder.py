@@ -76,8 +76,7 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
             continue
         left, right, made.default_left = divided(made.best, made.samples)
         bounds = (made.node.bounds, made.node.bounds)
-        # A split of missing values from all others orders no values.
-        if tree.monotonic is not None and made.best.threshold != np.finfo(dtype).max:
+        if tree.monotonic is not None:
             bounds = made.node.bounds_of_children(left, tree.monotonic[made.best.column])
         of_children = zip((left, right), keys(philox(made.key, 0, CHILDREN)), bounds, strict=True)
         for side, key, of_child in of_children:

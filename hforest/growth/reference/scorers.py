@@ -10,7 +10,7 @@ def best_threshold(node, column, value, min_samples_leaf, best, sign=0):
     """Returns the better of `best` and the best split of one candidate (Don't Get Lost in the Forest,
     step 2): thresholds lie between neighbours of different value (or bin).
 
-    sign: of the feature in monotonic constraints.
+    sign: of the feature in monotonic constraints. With one, missing values alone go right, not left.
     """
     order = sorted(node.samples, key=lambda s: value[s])  # stable
     left, left_u = [0] * node.tree.n_outputs, 0
@@ -19,6 +19,8 @@ def best_threshold(node, column, value, min_samples_leaf, best, sign=0):
         left_u += node.unit.u[order[i]]
         low, high = (value[order[j]] for j in (i, i + 1))
         if low == high or i + 1 < min_samples_leaf or len(order) - i - 1 < min_samples_leaf:
+            continue
+        if sign and low < 0:
             continue
         score = node.split_score(left, left_u, sign)
         if beats(score, best[0]):

@@ -12,7 +12,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
     raise_stopped, start_watch,
 )
-from hforest.tree.cpu.shap_background cimport add_background, background_block, shapley
+from hforest.tree.cpu.shap_background cimport add_background, background_block
 from hforest.tree.cpu.shap_paths cimport add_paths, paths_block
 from hforest.tree.cpu.walk cimport Walk, hf_forest, walk_of
 
@@ -140,6 +140,14 @@ def _points(n_players):
     return np.array([(1 + point) / 2, rest, -1 / rest, weight / 2])
 
 
+def _table():
+    # Returns the results of _shapley for fewer than TABLE features from x, and from b.
+    n_x, n_b = np.arange(1, TABLE)[:, None], np.arange(TABLE)
+    table = np.zeros((TABLE, TABLE))
+    np.cumprod(np.maximum(n_b, 1) / (n_x + n_b), axis=1, out=table[1:])
+    return table
+
+
 def shap_interventional(x, forest, background, const double[::1] weight, int64_t max_branches, values):
     """Adds interventional SHAP values. Returns whether no tree needed more branches at projections.
 
@@ -150,7 +158,7 @@ def shap_interventional(x, forest, background, const double[::1] weight, int64_t
     cdef Job job = _job(x, forest, values, &watch)
     cdef cnp.ndarray rows = background
     cdef const double[::1] scaled = np.divide(weight, len(forest.tree_start) - 1)
-    cdef const double[:, ::1] table = np.array([[shapley(a, n) for n in range(TABLE)] for a in range(TABLE)])
+    cdef const double[:, ::1] table = _table()
     cdef int8_t[::1] too_many = np.zeros(len(x), np.int8)
     job.background, job.n_background = <const char*> cnp.PyArray_DATA(rows), weight.shape[0]
     job.row_weight, job.table, job.max_branches = &scaled[0], &table[0, 0], max_branches

@@ -2,6 +2,5 @@ from libc.stdint cimport int64_t
 
 from hforest.tree.cpu.shap cimport Job
 
-cdef double shapley(int64_t n_x, int64_t n_b) noexcept nogil
 cdef int64_t background_block(int64_t n_samples, int n_threads) noexcept nogil
 cdef void add_background(const Job* job, int64_t first, int64_t last) noexcept nogil

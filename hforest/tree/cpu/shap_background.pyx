@@ -65,7 +65,7 @@ cdef struct Rows:
     double* v              # (n_outputs,): the value of a leaf
 
 
-cdef double shapley(int64_t n_x, int64_t n_b) noexcept nogil:
+cdef double _shapley(int64_t n_x, int64_t n_b) noexcept nogil:
     # Returns (n_x - 1)! n_b! / (n_x + n_b)!, the weight of a feature from x; 0 if n_x = 0.
     cdef double weight
     cdef int64_t j
@@ -78,7 +78,7 @@ cdef double shapley(int64_t n_x, int64_t n_b) noexcept nogil:
 
 
 cdef inline double _weight_of(const Job* job, int64_t n_x, int64_t n_b) noexcept nogil:
-    return job.table[n_x * TABLE + n_b] if n_x < TABLE and n_b < TABLE else shapley(n_x, n_b)
+    return job.table[n_x * TABLE + n_b] if n_x < TABLE and n_b < TABLE else _shapley(n_x, n_b)
 
 
 cdef inline void _add_to(double* total, double factor, const double* a, int64_t n) noexcept nogil:

@@ -101,12 +101,12 @@ cdef inline double value_of(const hf_task* t, const hf_pending* node, int64_t q,
 
 cdef inline bint is_monotonic(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
     # Returns whether the values of both sides of the split with the running sums are within the bounds of the
-    # node, and in the order of the sign of the column.
+    # node, and in the order of the sign of the column. Missing values alone are the right side.
     cdef int64_t last = t.n_outputs - 1
     cdef double left = value_of(t, r.node, r.sum[last], u)
     cdef double right = value_of(t, r.node, r.total[last] - r.sum[last], r.total_u - u)
     return (
-        min(left, right) >= r.node.lower and max(left, right) <= r.node.upper
+        u != r.missing_u and min(left, right) >= r.node.lower and max(left, right) <= r.node.upper
         and r.sign * (right - left) >= 0
     )
 

@@ -19,7 +19,7 @@ from hforest.growth.cpu.sources.feature_sampling cimport (
 )
 from hforest.growth.cpu.scorers.histogram cimport best_of_histograms
 from hforest.growth.cpu.sources.node_orders cimport (
-    fill_order, fill_sides, hf_column_workspace, keep_column, keep_order, keep_sides, read_orders,
+    fill_order, fill_sides, hf_column_workspace, hf_orders, keep_column, keep_order, keep_sides, read_orders,
     split_randomly, start_orders,
 )
 from hforest.growth.cpu.node_samples cimport score_left
@@ -83,7 +83,7 @@ cdef hf_split _best_random_column(
         if n_left == 0:
             continue
         if t.monotonic != NULL:
-            r.sign = 0 if split.threshold == hf_largest(t.single) else t.monotonic[split.column]
+            r.sign = t.monotonic[split.column]
         split.score = score_left(t, r, node, left, n_left, weight)
         number += 1
         if hf_beats(split.score, best.score):
@@ -169,6 +169,16 @@ cdef inline double _threshold_of(
     return hf_between_f32(low, high) if t.single else hf_between_f64(low, high)
 
 
+cdef void _weigh_missing(
+    hf_workspace* r, const hf_pending* node, const hf_orders* o, int number
+) noexcept nogil:
+    # Writes r.missing_u for a column with a monotonic constraint.
+    cdef int64_t i
+    r.missing_u = 0
+    for i in range(node.last - node.first if number == 1 else 0):
+        r.missing_u += r.term[node.first + i].u if o.bin[i] == o.missing else 0
+
+
 cdef hf_split best_column(
     const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
@@ -230,6 +240,8 @@ cdef hf_split best_column(
         if n_orders > 0 and scorer.score == NULL:
             start_scorer(t, r, node, weight, True, c.are_bytes and not t.has_defaults, &scorer)
         for number in range(n_orders):
+            if r.sign:
+                _weigh_missing(r, node, &work.orders, number)
             if scorer.score(t, r, &scorer, fill_order(t, &work.orders, n, number), &best):
                 best.column = column
                 keep_order(t, &work.orders, n, number, &best)
