@@ -146,6 +146,14 @@ def test_estimators(bootstrap):
     )
 
 
+def test_weights_of_trees_are_refused():
+    from hforest.sklearn import RandomForestClassifier
+
+    x, y, _ = problem("gini", 30)
+    with pytest.raises(ValueError, match="^ccp_alpha.*balanced_subsample"):
+        RandomForestClassifier(2, ccp_alpha=0.1, class_weight="balanced_subsample").fit(x, y)
+
+
 def test_errors():
     x, y, _ = problem("gini", 9)
     forest = hforest.grow(x, y, 2)

@@ -128,7 +128,12 @@ class GrownForest(Estimator):
         self, forest: tree.Forest, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
     ) -> tree.Forest:
         """Returns a forest pruned with `ccp_alpha`, by the in-bag counts and weights of its growth."""
-        counts = settings.get("bootstrap", False)
+        counts, class_weight = settings.get("bootstrap", False), settings.get("class_weight")
+        if are_of_trees(class_weight):
+            raise ValueError(
+                f"ccp_alpha: expected 0 with class_weight={class_weight!r}, which are weights of trees, got "
+                f'{self.ccp_alpha!r}; pass class_weight="balanced"'
+            )
         if isinstance(counts, bool | np.bool_):
             drawn = {"first_tree": settings.get("first_tree", 0), "rng": settings["rng"]}
             counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], **drawn) if counts else None
