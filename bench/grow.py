@@ -14,7 +14,8 @@ After the sets the bench measures:
 * rung "memory": the peak memory that growing a forest takes in addition to its input, in a separate process;
 * rung "single trees": calls that each grow one tree on the same samples, beside one call for all trees;
 * rung "wide": one tree and many on few samples of 20,000 columns, and extra trees, beside scikit-learn's;
-* rung "views": trees on views (groups of columns), beside trees without groups.
+* rung "views": trees on views (groups of columns), beside trees without groups;
+* rung "max_leaf_nodes": forests of trees of 31 leaves, beside scikit-learn's and forests of whole trees.
 """
 
 import argparse
@@ -352,6 +353,61 @@ def wide(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
+def few_leaves(repeats: int, n_trees: int = 100) -> list[dict[str, Any]]:
+    """Measures processor time of forests whose trees have 31 leaves, beside scikit-learn's and whole trees.
+
+    The errors of scikit-learn's forests and of ours, exact, may differ by a twentieth.
+    """
+    from sklearn import ensemble
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(25_000, 30)).astype(np.float32)
+    target = x[:, 0] * x[:, 1] + x[:, 2] + rng.normal(size=len(x))
+    rows: list[dict[str, Any]] = []
+    for task, y in (("classification", (target > 0) * 1), ("regression", target)):
+        kind = getattr(
+            ensemble, "RandomForestClassifier" if task == "classification" else "RandomForestRegressor"
+        )
+        for words, share in (("sqrt", "sqrt"), ("all", None)):
+            settings: dict[str, Any] = {"task": task, "max_features": share, "rng": 0}
+            peer = kind(n_trees, max_leaf_nodes=31, max_features=share, n_jobs=1, random_state=0)
+
+            def ours(
+                bins: int | None, leaves: int | None, y: Any = y, settings: Any = settings
+            ) -> tree.Forest:
+                samples = growth.samples(x[:20_000], max_bins=bins)
+                return hforest.grow(samples, y[:20_000], n_trees, max_leaf_nodes=leaves, **settings)
+
+            calls: dict[str, Callable[[], Any]] = {
+                "scikit-learn": partial(peer.fit, x[:20_000], y[:20_000]),
+                "exact": partial(ours, None, 31),
+                "255 bins": partial(ours, 255, 31),
+                "exact, whole": partial(ours, None, None),
+                "255 bins, whole": partial(ours, 255, None),
+            }
+            best = dict.fromkeys(calls, float("inf"))
+            for _ in range(repeats):
+                for name, call in calls.items():
+                    begin = time.process_time()
+                    call()
+                    best[name] = min(best[name], time.process_time() - begin)
+            p, q = tree.predict(ours(None, 31), x[20_000:]), peer.predict(x[20_000:])
+            guess = p[:, 0] if task == "regression" else p.argmax(axis=1)
+            errors = [float(np.mean((a - y[20_000:]) ** 2)) for a in (guess, q)]
+            if not 0.95 < errors[0] / errors[1] < 1.05:
+                raise SystemExit(f"max_leaf_nodes, {task}: expected about equal errors, got {errors}")
+            for name, seconds in best.items():
+                row = {"rung": "max_leaf_nodes", "task": task, "max_features": words, "kind": name}
+                ratio = best["scikit-learn"] / seconds
+                rows.append({**row, "trees": n_trees, "seconds": seconds, "ratio": ratio})
+                print(
+                    f"31 leaves  {task:14} {words:4} {n_trees:4} trees {name:16} {seconds:8.3f} s "
+                    f"{ratio:6.1f}x scikit-learn's speed",
+                    flush=True,
+                )
+    return rows
+
+
 def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -386,6 +442,9 @@ def main() -> int:
         rows += views(options.repeats)
     if options.rungs is None or "wide" in options.rungs:
         rows += wide(options.repeats)
+    if options.rungs is None or "max_leaf_nodes" in options.rungs:
+        hforest.set_num_threads(1)
+        rows += few_leaves(options.repeats)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

@@ -12,6 +12,7 @@ import argparse
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,13 @@ def _permutation_importance(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 20)
     forest = _forest(5000, 20, 100)
     return lambda: tree.permutation_importance(forest, x, y, n_repeats=20, rng=0)
+
+
+def _shap(small: bool, given: str) -> Call:
+    x, _ = _samples(20_000 if small else 200_000, 20)
+    forest = _forest(20_000 if small else 50_000, 20, 100)
+    rest: dict[str, Any] = {given: x[:200]}
+    return lambda: tree.shap_values(forest, x, **rest)
 
 
 def _tree_forward(small: bool) -> Call:
@@ -233,6 +241,8 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "tree.predict, projections": _predict_oblique,
     "tree.apply": _apply,
     "tree.permutation_importance": _permutation_importance,
+    "tree.shap_values, cover": partial(_shap, given="cover"),
+    "tree.shap_values, background": partial(_shap, given="background"),
     "hinge.forward": _tree_forward,
     "hinge.forward, trees apart": _trees_apart,
     "hinge.forward, ferns": _fern_forward,

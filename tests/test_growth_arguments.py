@@ -508,6 +508,17 @@ def test_settings_of_scikit_learn_are_other_names(n):
     ):
         a, b = (hforest.grow(x, y, 3, rng=0, **settings) for settings in (theirs, ours))
         assert_same_bits(a, b)
+    targets = x[:, :2] + y[:, None]
+    for several in (targets, targets[:, 0]):
+        a, b = (
+            hforest.grow(x, several, 3, criterion=name, task="regression", rng=0)
+            for name in ("friedman_mse", "squared_error")
+        )
+        assert_same_bits(a, b)
+    with pytest.raises(
+        ValueError, match="criterion: expected one of squared_error, poisson, got absolute_error; gr"
+    ):
+        hforest.grow(x, targets, 3, task="regression", criterion="absolute_error")
     for name in ("min_samples_leaf", "min_samples_split"):
         for value in (0.0, 1.5, np.nan):
             with pytest.raises(ValueError, match=f"^{name}: expected a finite number > 0 and <= 1, got"):

@@ -95,6 +95,28 @@ def test_host_bins(cuda, dtype, n, most):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_bins": 9, "max_features": None, "min_samples_leaf": 2},
+        {"splitter": "random"},
+        KINDS["sparse"](6),
+    ],
+    ids=words,
+)
+@pytest.mark.parametrize("weights", ["one", "whole", "real"])
+def test_host_trees_by_the_poisson_deviance(grown_alike, dtype, settings, weights):
+    x, _ = problem(300, 6, dtype=dtype)
+    y, settings = learned(x, settings | {"weights": weights, "missing": True, "task": 2})
+    y = np.floor(np.exp(y))
+    y[:, 1] *= 1e3
+    assert (y == 0).any()
+    for targets in (y, y[:, 0]):
+        forest = grown_alike(x, targets, **settings, criterion="poisson")
+        assert len(forest.feature) > 20
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize(
     ("n_outputs", "settings"),

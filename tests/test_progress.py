@@ -155,6 +155,7 @@ def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
         lambda: tabular.fit(x, y, progress=argument),
         lambda: neural.fit(neural.linear_init(1, 1, 2, 2), x, y, progress=argument),
         lambda: tree.permutation_importance(hforest.grow(x, y, 1), x, y, progress=argument),
+        lambda: tree.shap_values(hforest.grow(x, y, 1), x, cover=x, progress=argument),
     )
     for call in calls:
         with pytest.raises(TypeError, match=f"^progress: expected (a function that )?{fault}.*; pass "):

@@ -197,6 +197,9 @@ def test_the_network_of_scalar_leaves_learns():
 OWN = {
     "n_jobs",
     "oob_score",
+    "warm_start",
+    "importance_type",
+    "leaf_targets",
     "random_state",
     "early_stopping",
     "validation_fraction",
@@ -362,7 +365,7 @@ def test_numbers_of_draws_that_are_refused():
         ("RandomForestClassifier", {"max_samples": 1e300}, "^max_samples: expected 1 to"),
         ("ExtraTreesClassifier", {"max_samples": 5}, "^max_samples: expected None with bootstrap=False, got 5; pass"),
         ("ExtraTreesClassifier", {"bootstrap_weights": "draw"}, "^bootstrap_weights: expected 'multiply' with boot"),
-        ("RandomForestClassifier", {"bootstrap_weights": "divide"}, "^bootstrap_weights: expected 'multiply' or 'draw', got 'divide'"),
+        ("RandomForestClassifier", {"bootstrap_weights": "divide"}, "^bootstrap_weights: expected one of 'multiply', 'draw', got 'divide'"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             small(name, **settings).fit(X, Y)

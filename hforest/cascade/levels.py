@@ -10,6 +10,7 @@ from .. import growth
 from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, ClassVectors, ClassWeight, FloatArray, Progress, Rng
+from ..core.keywords import answered
 from ..tree import Forest
 from ..tree.callers import check_forest
 from . import folds as f
@@ -227,6 +228,7 @@ def best(cascade: Cascade) -> Cascade:
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
 
 
+@answered
 def grow(
     x: ArrayLike | Sequence[ArrayLike],
     y: ArrayLike,

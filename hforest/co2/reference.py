@@ -307,7 +307,7 @@ def fit_oc1(samples, n_outputs, criterion, min_leaf, least_weight, search, key, 
 
 def grow(x, bins, objective, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does."""
-    (labels, targets, n_outputs, _), _, _, limits, _ = objective
+    (labels, targets, n_outputs, _), _, _, limits, *_ = objective
     min_leaf, real = limits.min_samples_leaf, x.dtype.type
     kinds = kinds_of(bins)
     with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)

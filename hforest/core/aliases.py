@@ -40,7 +40,7 @@ else:
 
 # Words that several functions take.
 Task = Literal["classification", "regression"]
-Criterion = Literal["gini", "entropy", "log_loss", "squared_error"]
+Criterion = Literal["gini", "entropy", "log_loss", "squared_error", "friedman_mse", "poisson"]
 Splitter = Literal["best", "random"]
 MaxFeatures = int | float | Literal["sqrt", "log2"] | None
 AutoFeatures = int | float | Literal["auto", "sqrt", "log2"] | None

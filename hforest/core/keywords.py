@@ -1,23 +1,38 @@
 """Keyword arguments that several functions share, and those that a caller binds by functools.partial."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 from . import check
 
+__all__ = ["answered", "grower", "shared"]
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 COUNTERPARTS = {
-    # scikit-learn
-    "n_estimators": "n_trees",
-    "random_state": "rng",
+    # scikit-learn, XGBoost, LightGBM, ydf
+    **dict.fromkeys(("n_estimators", "num_trees", "num_boost_round"), "n_trees"),
+    **dict.fromkeys(("random_state", "random_seed", "seed"), "rng"),
     "verbose": "progress",
-    "n_jobs": "hforest.set_num_threads",
+    **dict.fromkeys(
+        ("n_jobs", "n_threads", "num_threads", "nthread", "thread_count"), "hforest.set_num_threads"
+    ),
+    "objective": "task",
+    "num_leaves": "max_leaf_nodes",
+    **dict.fromkeys(("colsample_bynode", "feature_fraction_bynode", "mtry"), "max_features"),
+    **dict.fromkeys(("min_child_samples", "min_data_in_leaf"), "min_samples_leaf"),
+    **dict.fromkeys(("gamma", "min_split_gain"), "min_impurity_decrease"),
+    "warm_start": "first_tree, then hforest.tree.join",
+    **dict.fromkeys(("monotone_constraints", "monotonic_constraints"), "monotonic_cst"),
     "oob_score": "hforest.tree.out_of_bag",
-    "categorical_features": "hforest.samples(x, categorical=...)",
+    **dict.fromkeys(
+        ("categorical_features", "cat_features", "categorical_feature"),
+        "hforest.samples(x, categorical=...)",
+    ),
+    **dict.fromkeys(("max_bin", "n_bins", "border_count"), "hforest.samples(x, max_bins=...)"),
     # Arguments of x in other functions, and earlier names
     "categorical": "hforest.samples(x, categorical=...)",
     "max_bins": "hforest.samples(x, max_bins=...)",
@@ -27,7 +42,19 @@ COUNTERPARTS = {
         "projections with a distribution of hforest.project",
     ),
 }
-"""Counterpart of a keyword of another library, or of an earlier keyword."""
+"""Counterpart, in `hforest.grow`, of a keyword of another library, or of an earlier keyword."""
+OTHER_COUNTERPARTS = {
+    **dict.fromkeys(("categorical_features", "cat_features", "categorical_feature"), "categorical"),
+    "eval_set": "validation",
+    **dict.fromkeys(("learning_rate", "eta"), "lr"),
+    **dict.fromkeys(("n_epochs", "num_epochs"), "epochs"),
+    **dict.fromkeys(("max_bin", "n_bins", "border_count"), "max_bins"),
+    **dict.fromkeys(("in_channels", "in_features", "input_dim"), "n_features"),
+    **dict.fromkeys(("out_features", "out_channels", "n_outputs"), "outputs"),
+    "max_layers": "max_levels",
+    **dict.fromkeys(("n_tolerant_rounds", "early_stopping_rounds"), "patience"),
+}
+"""Counterparts in functions that have an argument of this name."""
 
 _PLACE = "**settings\n    The items of `hforest.growth.Settings`.\n"
 """The text of a docstring that `shared` replaces by the texts of the items."""
@@ -65,8 +92,7 @@ def shared(
 
         @wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
-            for name in keywords.keys() - names:
-                raise _unknown(function.__name__, name, names)
+            _check(function.__name__, keywords, names)
             return function(*args, **{**implied, **keywords})
 
         if function.__doc__ and _PLACE in (text := inspect.cleandoc(function.__doc__)):
@@ -78,10 +104,35 @@ def shared(
     return decorate
 
 
-def _unknown(function: str, name: str, names: list[str]) -> TypeError:
-    near = get_close_matches(name, names, 1, 0.7)
-    remedy = COUNTERPARTS.get(name) or (near[0] if near else f"help({function}) for a list of them")
-    return TypeError(f"{name}: expected an argument of {function}, got another name; use {remedy}")
+def answered(function: _Function, names: Mapping[str, str] | None = None) -> _Function:
+    """Returns a function, or `__init__` of a class, that answers an unknown keyword with the right one.
+
+    names: names of the function for hforest's names.
+    """
+    known = list(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if not keywords.keys() <= set(known):
+            owner = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            _check(owner, keywords, known, names or {})
+        return function(*args, **keywords)
+
+    return call  # type: ignore[return-value]
+
+
+def _check(
+    function: str, keywords: Collection[str], known: list[str], names: Mapping[str, str] | None = None
+) -> None:
+    """Raises TypeError if one of the keywords is not known; see `answered`."""
+    for name in [name for name in keywords if name not in known]:
+        remedies = (name, OTHER_COUNTERPARTS.get(name, ""), COUNTERPARTS.get(name, ""))
+        candidates = [(names or {}).get(remedy, remedy) for remedy in remedies if remedy]
+        # One of the function's arguments, or a function or a setting that it does not have.
+        fits = [remedy for remedy in candidates if remedy in known or not remedy.isidentifier()]
+        near = get_close_matches(name, known, 1, 0.7)
+        remedy = (*fits, *near, f"help({function}) for a list of them")[0]
+        raise TypeError(f"{name}: expected an argument of {function}, got another name; use {remedy}")
 
 
 _SET_BY_THE_CALL = ("n_trees", "first_tree", "progress", "rng")

@@ -4,8 +4,10 @@
 #define HFOREST_SCORE_H
 #include "core/series.h"
 
+#define HF_INFINITY ((double)1e300 * 1e300)
+
 /* The criteria of core/scores.py, whose numbers modules compare with these when they are imported or compiled. */
-enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2 };
+enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2, HF_POISSON = 3 };
 
 /* Returns whether a split takes the place of the best so far: of equal scores the first remains, which is the lowest
    split of the first candidate. */
@@ -78,6 +80,23 @@ HF_BOTH double hf_branch_gain(const int64_t *q, const int64_t *node, const doubl
         }
     }
     return hf_sum_of_squares(partial) / (double)u;
+}
+
+/* Returns the score of a branch by the Poisson deviance: the sum of S log2(S / (mean u)), with S the sum of the targets.
+   ln 2 times the sum of those of its branches is the decrease of half the deviance by a split, in the unit of q; the
+   logarithms are of numbers near 1, so that it does not cancel. Negative infinity if S is 0; an output that is 0 in the
+   whole node does not count.
+
+   q, node, mean, u   as of hf_branch_gain, in a unit of centre 0 */
+HF_BOTH double hf_poisson_score(const int64_t *q, const int64_t *node, const double *mean, int64_t n, int64_t u) {
+    double total = 0;
+    for (int64_t k = 0; k < n; ++k) {
+        const double sum = (double)(node ? node[k] - q[k] : q[k]);
+        if (!(mean[k] > 0)) continue;
+        if (!(sum > 0)) return -HF_INFINITY;
+        total += sum * hf_log2(sum / (mean[k] * (double)u));
+    }
+    return total;
 }
 
 /* Returns the impurity of a node of n classes: the last total, which starts at 0, with the share of each class added by

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 cdef extern from "core/score.h" nogil:
-    int HF_GINI, HF_ENTROPY, HF_SQUARED_ERROR
+    int HF_GINI, HF_ENTROPY, HF_SQUARED_ERROR, HF_POISSON
     bint hf_beats(double score, double best)
     bint hf_beats_in_any_order(double score, double best, bint is_before)
     double hf_xlogx(double a)
@@ -13,6 +13,7 @@ cdef extern from "core/score.h" nogil:
     double hf_sum_of_squares(const double* partial)
     double hf_distance(int64_t q, int64_t u, double mean)
     double hf_branch_gain(const int64_t* q, const int64_t* node, const double* mean, int64_t n, int64_t u)
+    double hf_poisson_score(const int64_t* q, const int64_t* node, const double* mean, int64_t n, int64_t u)
     double hf_add_share(int criterion, double total, double p)
     double hf_impurity(int criterion, double total)
     double hf_between_f32(double low, double high)
@@ -22,5 +23,8 @@ cdef extern from "core/score.h" nogil:
 cdef inline int require_criteria(str module) except -1:
     # Checks that the numbers of the criteria are those of scores.py.
     from hforest.core.scores import check_criteria
-    check_criteria({"gini": HF_GINI, "entropy": HF_ENTROPY, "squared_error": HF_SQUARED_ERROR}, module)
+    check_criteria(
+        {"gini": HF_GINI, "entropy": HF_ENTROPY, "squared_error": HF_SQUARED_ERROR, "poisson": HF_POISSON},
+        module,
+    )
     return 0

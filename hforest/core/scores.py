@@ -13,17 +13,20 @@ class Criterion(NamedTuple):
     number: int
     """Number of the criterion in kernels of all backends (core/score.h)."""
     task: Task
+    grown: bool = False
+    """Whether only `hforest.grow` has it."""
 
 
-GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
+GINI, ENTROPY, SQUARED_ERROR, POISSON = 0, 1, 2, 3
 CRITERIA = (
     Criterion("gini", GINI, "classification"),
     Criterion("entropy", ENTROPY, "classification"),
     Criterion("squared_error", SQUARED_ERROR, "regression"),
+    Criterion("poisson", POISSON, "regression", grown=True),
 )
 
 
-NAMES = {"log_loss": "entropy"}
+NAMES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 """Other names of criteria."""
 
 
@@ -32,16 +35,20 @@ def name_of(value: Any) -> Any:
     return NAMES.get(value, value) if isinstance(value, str) else value
 
 
-def numbers(task: Task | None = None) -> dict[str, int]:
-    """Returns the numbers of the criteria of a task, or of all tasks, by name."""
-    return {c.name: c.number for c in CRITERIA if task in (None, c.task)}
+def numbers(task: Task | None = None, *, grown: bool = False) -> dict[str, int]:
+    """Returns the numbers of the criteria of a task, or of all tasks, by name.
+
+    grown: whether those of `hforest.grow` alone are among them.
+    """
+    return {c.name: c.number for c in CRITERIA if task in (None, c.task) and c.grown <= grown}
 
 
 def check_criteria(compiled: dict[str, int], module: str) -> None:
     """Checks that a compiled module knows CRITERIA, given the numbers of score.h by name."""
-    if compiled != numbers():
+    known = numbers(grown=True)
+    if compiled != known:
         raise ImportError(
-            f"{module}: expected the criteria {numbers()} of core/scores.py, got {compiled} of core/score.h; "
+            f"{module}: expected the criteria {known} of core/scores.py, got {compiled} of core/score.h; "
             "write the same in both and in core/score.pxd, and run `python setup.py build_ext --inplace`"
         )
 
@@ -79,6 +86,17 @@ def node_score(criterion: int, sums: list[float], weight: float) -> float:
     for c in sums:
         total += c * c
     return total / weight
+
+
+def poisson_score(sums: list[int], mean: list[float], u: int) -> float:
+    """Returns the score of a branch by the Poisson deviance, by the steps of score.h."""
+    total = 0.0
+    for q, of_node in zip(sums, mean, strict=True):
+        if of_node > 0 and q == 0:
+            return -math.inf
+        if of_node > 0:
+            total += float(q) * log2(float(q) / (of_node * float(u)))
+    return total
 
 
 def sum_of_squares(terms: list[float]) -> float:

@@ -409,11 +409,18 @@ def _plain(a: Array) -> Array:
 # ------------------------------------------------------------------------------------------- settings
 
 
-def criterion(value: str | None, task: Task, default: str = "gini") -> int:
-    """Returns the number of a criterion; None is `default`, in a regression "squared_error"."""
+def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bool = False) -> int:
+    """Returns the number of a criterion; None is `default`, in a regression "squared_error".
+
+    grown: whether criteria of `hforest.grow` alone are allowed.
+    """
     if value is None:
         value = default if task == "classification" else "squared_error"
-    numbers = scores.numbers(task)
+    numbers = scores.numbers(task, grown=grown)
+    check.require(
+        value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
+        value, "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
+    )  # fmt: skip
     return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 
 
@@ -425,6 +432,8 @@ class Limits(NamedTuple):
     min_samples_leaf: int
     min_impurity_decrease: float
     min_weight_fraction_leaf: float = 0.0
+    max_leaf_nodes: int = 0
+    """Maximum number of leaves of a tree; 0: no limit."""
 
 
 def limits(
@@ -433,8 +442,9 @@ def limits(
     min_samples_leaf: int,
     min_impurity_decrease: float = 0.0,
     min_weight_fraction_leaf: float = 0.0,
+    max_leaf_nodes: int | None = None,
 ) -> Limits:
-    """Returns checked limits; a max_depth of None is no limit."""
+    """Returns checked limits; a max_depth or max_leaf_nodes of None is no limit."""
     most = check.MAX_COUNT
     return Limits(
         most if max_depth is None else check.integer("max_depth", max_depth, 0, most),
@@ -442,6 +452,7 @@ def limits(
         check.integer("min_samples_leaf", min_samples_leaf, 1, most),
         check.number("min_impurity_decrease", min_impurity_decrease, 0.0),
         check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5),
+        0 if max_leaf_nodes is None else check.integer("max_leaf_nodes", max_leaf_nodes, 2, most),
     )
 
 

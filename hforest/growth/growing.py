@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..core import supervised
+from ..core import check, supervised
 from ..core.aliases import (
     ArrayLike,
     AutoFeatures,
@@ -49,6 +49,8 @@ def grow(
     min_samples_leaf: int | float = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
+    monotonic_cst: ArrayLike | None = None,
+    max_leaf_nodes: int | None = None,
     task: Task = "classification",
     n_classes: Classes = None,
     first_tree: int = 0,
@@ -152,7 +154,8 @@ def grow(
         max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
-        task=task, n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
+        monotonic_cst=monotonic_cst, max_leaf_nodes=max_leaf_nodes, task=task, n_classes=n_classes,
+        first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
     trees = unchecked.in_batches(grow_some, growth)
     return marked(unchecked.forest(trees, growth, projected=projections is not None))
@@ -167,6 +170,10 @@ def _start(
     distribution, n_sampled = check_candidates(projections, n_projections, max_features, task)
     if distribution is not None:
         check_n_features(distribution, source.shape[1])
+        check.require(
+            settings["monotonic_cst"] is None, "monotonic_cst", "None with projections", "constraints",
+            "leave out projections: constraints are on single features",
+        )  # fmt: skip
     growth = check_growth(source, y, n_trees, **settings)
     if distribution is None:
         n_sampled = supervised.max_features(max_features, source.shape[1], task)

@@ -38,6 +38,7 @@ class Limits(TypedDict, total=False):
     min_samples_leaf: int | float
     min_weight_fraction_leaf: float
     min_impurity_decrease: float
+    max_leaf_nodes: int | None
 
 
 class TreeSettings(Limits, total=False):
@@ -91,9 +92,11 @@ class Settings(TreeSettings, total=False):
         Factors of the sample weights of each class, by default 1. "balanced" gives the classes equal weight,
         "balanced_subsample" among the samples that each tree draws. Of several labels a list of such values,
         which are multiplied.
-    criterion : "gini", "entropy", "log_loss" or "squared_error", optional
-        Impurity; "log_loss" is another name of "entropy"; by default "gini", in a regression "squared_error".
-        Of several labels, by "gini" alone, or of several targets it is the sum of theirs.
+    criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
+        Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
+        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
+        labels, by "gini" alone, or of several targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -106,6 +109,12 @@ class Settings(TreeSettings, total=False):
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
+        For at most two classes or one target, and features that are numbers; on NumPy arrays.
+    max_leaf_nodes : int, optional
+        Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
+        greatest first; of equal gains the node that was made first, left before right. By default no limit.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int or sequence of ints, optional
@@ -131,6 +140,7 @@ class Settings(TreeSettings, total=False):
     max_samples: int | float | None
     y_order: ArrayLike | None
     class_weight: ClassWeight
+    monotonic_cst: ArrayLike | None
 
 
 class Growth(NamedTuple):
@@ -243,6 +253,45 @@ def check_order(
     return supervised.converted_numbers(numbers, check.INT32)
 
 
+def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any) -> IntArray | None:
+    """Returns the signs of monotonic constraints as int32; None if there are none."""
+    if constraints is None:
+        return None
+    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    check.on_cpu(monotonic_cst=constraints)
+    check.require(
+        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
+        "pass cupy.asnumpy(x)", TypeError,
+    )  # fmt: skip
+    signs = supervised.real(name, constraints)
+    check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
+    for sign in signs:
+        check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
+    most = 2 if target.targets is None else 1
+    check.require(
+        target.n_outputs <= most, name, "None with several targets or more than two classes",
+        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+    )  # fmt: skip
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+        check.require(
+            signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
+            "pass 0 there: categories have no order",
+        )  # fmt: skip
+    return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
+
+
+def check_counts(targets: Any) -> None:
+    """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
+    if not check.values_checked():
+        return
+    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
+    above = float(targets.max()) > 0
+    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+
+
 def check_objective(
     y: ArrayLike,
     beside: Array,
@@ -268,7 +317,9 @@ def check_objective(
     if class_weight is not None:
         weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
-    number = supervised.criterion(criterion, task)
+    number = supervised.criterion(criterion, task, grown=True)
+    if number == scores.POISSON:
+        check_counts(target.targets)
     if target.class_start is not None:
         check.require(
             number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
@@ -288,6 +339,7 @@ def check_growth(
     max_samples: int | float | None,
     y_order: ArrayLike | None,
     class_weight: ClassWeight,
+    monotonic_cst: ArrayLike | None,
     **settings: Unpack[TreeSettings],
 ) -> Growth:
     """Returns the checked arguments of `hforest.grow`."""
@@ -323,7 +375,8 @@ def check_growth(
     weight, exponent = supervised.in_range(objective.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    objective = objective._replace(sample_weight=weight, scale=scale - exponent)
+    monotonic = check_monotonic(monotonic_cst, samples, objective.target)
+    objective = objective._replace(sample_weight=weight, scale=scale - exponent, monotonic=monotonic)
     return Growth(
         samples, objective, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order,
         balances=balances, n_draws=n_draws,

@@ -1,5 +1,6 @@
 """Input and output of tree growth, as tuples of arrays."""
 
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ class GrownTree(NamedTuple):
     left: IntArray
     gain: FloatArray
     value: FloatArray
-    """(n_leaves * width,): rows of leaves (leaf.h)."""
+    """(n_leaves, width): rows of leaves (leaf.h); of all nodes, if `Roots` grew with max_leaf_nodes."""
     default_left: IntArray
     first_entry: IntArray | None = None
     """(n_nodes,) int64: start of each projection; None, as the next two, without projections."""
@@ -42,7 +43,7 @@ class Trees(NamedTuple):
     threshold: FloatArray
     left: IntArray
     value: FloatArray
-    """(n_leaves, width): rows of leaves (leaf.h)."""
+    """(n_leaves, width): rows of leaves (leaf.h); of all nodes, if `Roots` grew with max_leaf_nodes."""
     gain: FloatArray
     indptr: IntArray
     indices: IntArray
@@ -62,7 +63,8 @@ def as_forest(trees: Trees, n_features: int, class_start: IntArray | None = None
     of_leaves = {name: xp.ascontiguousarray(rows[:, i]) for i, name in enumerate(LEAF_FIELDS)}
     if class_start is not None:
         of_leaves["class_start"] = class_start.copy()
-    return Forest(**{**trees._asdict(), **of_leaves, "n_features": xp.array(n_features, np.int64)})
+    arrays = {**trees._asdict(), **of_leaves, "n_features": xp.array(n_features, np.int64)}
+    return Forest(**arrays)._replace(gain=trees.gain.astype(trees.threshold.dtype, copy=False))
 
 
 class Objective(NamedTuple):
@@ -74,6 +76,8 @@ class Objective(NamedTuple):
     limits: Limits
     scale: int = 0
     """Gains are multiplied by 2**scale."""
+    monotonic: IntArray | None = None
+    """(n_features,) int32: the sign of the monotonic constraint of each feature, or 0."""
 
 
 class RootUnits(NamedTuple):
@@ -125,6 +129,26 @@ class Batch(NamedTuple):
     it, and not for windows."""
 
 
+def kept_splits(is_split: Array, left: IntArray, gain: FloatArray, max_leaf_nodes: int) -> Array:
+    """Returns which splits of a tree, (n_nodes,) bool, remain if it has at most max_leaf_nodes leaves.
+
+    NumPy arrays of the whole tree: left (n_nodes,) has the left child of a split; node 0 is the root. Splits
+    remain in the order of gain (n_nodes,), of equal gains the node that was made first, left before right.
+    """
+    kept = np.zeros(len(left), bool)
+    pending, n_made = [(-float(gain[0]), 0, 0)] if is_split[0] else [], 1
+    for _ in range(max_leaf_nodes - 1):
+        if not pending:
+            break
+        _, _, v = heappop(pending)
+        kept[v] = True
+        for child in (int(left[v]), int(left[v]) + 1):
+            if is_split[child]:
+                heappush(pending, (-float(gain[child]), n_made, child))
+            n_made += 1
+    return kept
+
+
 def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
     """Returns grown trees in one record, with the dtype of the forest."""
     xp = array_module(trees[0].feature)
@@ -133,7 +157,7 @@ def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
         arrays = [getattr(tree, name) for tree in trees]
         return xp.zeros(0, np.int64) if arrays[0] is None else xp.concatenate(arrays)
 
-    entries, n_leaves = np.zeros(len(trees) + 1, np.int64), sum(len(tree.feature) // 2 + 1 for tree in trees)
+    entries = np.zeros(len(trees) + 1, np.int64)
     tree_start = xp.asarray(np.cumsum([0, *(len(tree.feature) for tree in trees)], dtype=np.int64))
     indptr = xp.zeros(0, np.int64)
     if trees[0].indices is not None:
@@ -153,8 +177,8 @@ def joined(trees: list[GrownTree], dtype: np.dtype) -> Trees:
         feature=whole("feature"),
         threshold=whole("threshold").astype(dtype, copy=False),
         left=whole("left"),
-        value=whole("value").reshape(n_leaves, -1),
-        gain=whole("gain").astype(dtype, copy=False),
+        value=whole("value"),
+        gain=whole("gain"),
         indptr=indptr,
         indices=whole("indices").astype(np.int32, copy=False),
         data=whole("data").astype(dtype, copy=False),

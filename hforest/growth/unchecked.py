@@ -139,7 +139,9 @@ def _each(trees: Trees) -> list[Trees]:
 def _tree(trees: Trees, m: int) -> Trees:
     """Returns tree m alone, as views."""
     first, last = (int(v) for v in trees.tree_start[m : m + 2])
-    nodes, leaves = slice(first, last), slice((first + m) // 2, (last + m + 1) // 2)
+    nodes, rows_of = slice(first, last), slice((first + m) // 2, (last + m + 1) // 2)
+    if len(trees.value) == len(trees.feature):  # rows of all nodes
+        rows_of = nodes
 
     def rows(indptr: IntArray, *entries: Array) -> tuple[Array, ...]:
         """Returns the pointers and the entries of the nodes."""
@@ -155,7 +157,7 @@ def _tree(trees: Trees, m: int) -> Trees:
         feature=trees.feature[nodes],
         threshold=trees.threshold[nodes],
         left=trees.left[nodes],
-        value=trees.value[leaves],
+        value=trees.value[rows_of],
         gain=trees.gain[nodes],
         indptr=indptr,
         indices=indices,

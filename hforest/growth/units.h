@@ -4,7 +4,7 @@
    A unit (c, k, m) turns the samples i of a node, with in-bag counts b, weights w and targets t, into
        u_i = max(1, round(b_i w_i 2^m))          0 if b_i w_i = 0
        q_i = round(b_i w_i (t_i - c) 2^k)        per output, with a centre c of its own
-   m is 0 if all b_i w_i are integers. Sums of u_i and of |q_i| are below 2^62. */
+   m is 0 if all b_i w_i are integers; c is 0 where the Poisson deviance is scored. Sums of u_i and of |q_i| are below 2^62. */
 #ifndef HFOREST_GROWTH_UNITS_H
 #define HFOREST_GROWTH_UNITS_H
 #include "core/score.h"
@@ -82,6 +82,7 @@ HF_BOTH double hf_score_in_unit(
     const double one = ldexp(1.0, -m), weight = (double)u * one;
     double total = 0;
     if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
+    if (criterion == HF_POISSON) return hf_poisson_score(sums, node, mean, n, u);
     for (int64_t k = 0; k < n; ++k) {
         const double sum = (double)(node ? node[k] - sums[k] : sums[k]) * one;
         total += criterion == HF_ENTROPY ? hf_xlogx(sum) : sum * sum;
@@ -92,6 +93,7 @@ HF_BOTH double hf_score_in_unit(
 /* Returns the decrease of the impurity by a split, from its score and the node's sums (n + 1,), of u last. */
 HF_BOTH double hf_gain_in_unit(int criterion, double score, const int64_t *node, int64_t n, int k, int m) {
     if (criterion == HF_SQUARED_ERROR) return ldexp(score, m - 2 * k);
+    if (criterion == HF_POISSON) return ldexp(score * HF_LN2, -k);
     return score - hf_score_in_unit(criterion, node, NULL, NULL, n, node[n], m);
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import Array, DType, FloatArray, Rng
+from ..core.keywords import answered
 from .margins import MARGINS, MarginName
 from .shared import VERTICES, Kind
 from .thresholds import SPREAD
@@ -26,6 +27,7 @@ class Parameters(NamedTuple):
     """(n_trees, 2**depth, *outputs), dtype of thresholds."""
 
 
+@answered
 def init(
     n_trees: int,
     depth: int,

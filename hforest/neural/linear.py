@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, MaxFeatures, Rng
+from ..core.keywords import answered
 from ..core.units import Units
 from ..tree import Forest
 from ..tree.forest import marked
@@ -73,6 +74,7 @@ def labelled(model: Linear, x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, Int
     return x, y
 
 
+@answered
 def linear_init(
     n_trees: int,
     depth: int,

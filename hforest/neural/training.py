@@ -8,6 +8,7 @@ import numpy as np
 from .. import optim
 from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng
+from ..core.keywords import answered
 from ..core.progress import check_progress, reporting
 from ..core.units import standardized
 from . import units
@@ -99,6 +100,7 @@ def adam_step(
     return value
 
 
+@answered
 def fit(
     model: Linear,
     x: ArrayLike,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
+from ..core.keywords import answered as _answered
 
 try:
     import sklearn as _sklearn
@@ -68,10 +69,19 @@ __all__ = [
     "RandomForestRegressor",
 ]
 
-# Estimators are known by their public names, in `help` and in pickles, whatever file holds them.
+_SAID = {
+    "progress": "functions of hforest, which take progress",
+    "splitter": "ExtraTreesClassifier or ExtraTreesRegressor for random thresholds",
+}
+"""Answers about keywords of hforest's functions that estimators lack."""
 for _name in __all__:
-    globals()[_name].__module__ = __name__
-del _name
+    _class = globals()[_name]
+    # Known by their public names, in `help` and in pickles, whatever file holds them.
+    _class.__module__ = __name__
+    _class.__init__ = _answered(
+        _class.__init__, {**_SAID, **{theirs: ours for ours, theirs in _class._names.items()}}
+    )
+del _class, _name
 
 if not _TYPE_CHECKING:
     __getattr__, __dir__ = _lookup(__name__)

@@ -29,6 +29,15 @@ def check_flag(name: str, value: object, other: str = "") -> None:
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; pass one of them")
 
 
+def check_choice(name: str, value: object, options: tuple[str, ...]) -> object:
+    """Returns the value of a parameter, which must be one of the options."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, options))}, got {value!r}; pass one of them"
+        )
+    return value
+
+
 def number_of_threads(n_jobs: object) -> int:
     """Returns the number of threads for `n_jobs`: -1 means all processors, -2 all but one, and so on."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
 from .grown import BootstrapForest
-from .targets import Classifier, Regressor
+from .intervals import ForestRegressor
+from .targets import Classifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -17,6 +18,7 @@ class _ByColumns(BootstrapForest):
     max_features: MaxFeatures = "sqrt"
     min_impurity_decrease: float = 0.0
     max_bins: int | None = None
+    monotonic_cst: ArrayLike | None = None
     categorical_features: ArrayLike | Literal["from_dtype"] | None = None
 
 
@@ -30,7 +32,7 @@ class RandomForestClassifier(Classifier, _ByColumns):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error"
+    criterion : "gini", "entropy" or "log_loss", in a regressor "squared_error", "friedman_mse" or "poisson"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
@@ -38,10 +40,14 @@ class RandomForestClassifier(Classifier, _ByColumns):
     max_bins : int, optional
         Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
         are compared (exact).
+    monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
+        Signs of features with which predictions must rise (1) or fall (-1); see `hforest.growth.Settings`.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
         "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
         `hforest.tabular.columns` and stores it in `columns_`.
+    ccp_alpha : float
+        Cost of a split in cost-complexity pruning, `hforest.tree.prune`; 0 prunes nothing.
     bootstrap : bool
         Whether each tree draws samples with replacement.
     max_samples : int or float, optional
@@ -53,6 +59,12 @@ class RandomForestClassifier(Classifier, _ByColumns):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy (a regressor by R2), or by
         ``oob_score(y, predicted)``.
+    warm_start : bool
+        Whether `fit` keeps the trees of an earlier fit and grows those that `n_estimators` has beyond them.
+        On the same samples the forest is that of one fit, whatever `random_state` is.
+    importance_type : "gain", "mdi_oob" or "ufi"
+        What `feature_importances_` are: shares of the gain, or `hforest.stats.oob_importance` by this
+        measure, from out-of-bag samples, which `fit` then computes.
     class_weight : "balanced", "balanced_subsample", mapping from labels, or list of mappings, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight,
         "balanced_subsample" among the samples that each tree draws. Of several labels a sample a list has a
@@ -78,7 +90,12 @@ class RandomForestClassifier(Classifier, _ByColumns):
     feature_names_in_ : (n_features_in_,) array of str
         Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
+        Share of each feature in the total gain of all splits; see `importance_type`.
+    estimators_ : sequence of estimators
+        The trees, each as a fitted estimator of one tree, made at access. ``len(model)``, ``model[0]`` and
+        loops over the estimator are those of `estimators_`.
+    estimators_samples_ : list of arrays of int32
+        Samples that each tree drew, ascending.
     oob_score_ : float
         Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
@@ -99,13 +116,20 @@ class RandomForestClassifier(Classifier, _ByColumns):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestRegressor(Regressor, _ByColumns):
+class RandomForestRegressor(ForestRegressor, _ByColumns):
     """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
-    Parameters and attributes: see `RandomForestClassifier`.
+    Other parameters and attributes: see `RandomForestClassifier`.
+
+    Parameters
+    ----------
+    leaf_targets : bool
+        Whether `fit` keeps the targets in the leaves, which `quantiles` reads: 4 bytes per sample and tree.
 
     Attributes
     ----------
+    leaf_targets_ : hforest.tree.LeafTargets
+        Targets in the leaves; set with `leaf_targets`.
     n_outputs_ : int
         Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
@@ -146,7 +170,7 @@ class ExtraTreesClassifier(Classifier, _ByColumns):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesRegressor(Regressor, _ByColumns):
+class ExtraTreesRegressor(ForestRegressor, _ByColumns):
     """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
     Parameters and attributes: see `RandomForestRegressor`.
@@ -191,7 +215,7 @@ class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CompletelyRandomForestRegressor(Regressor, BootstrapForest):
+class CompletelyRandomForestRegressor(ForestRegressor, BootstrapForest):
     """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
     Parameters and attributes: see `RandomForestRegressor`.

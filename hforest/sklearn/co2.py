@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 from .. import co2
 from ..core.aliases import CO2Features, Criterion
 from .grown import BootstrapForest
-from .targets import Classifier, Regressor
+from .intervals import ForestRegressor
+from .targets import Classifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,10 +71,10 @@ class CO2ForestClassifier(Classifier, _CO2):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CO2ForestRegressor(Regressor, _CO2):
+class CO2ForestRegressor(ForestRegressor, _CO2):
     """Forest of continuously optimised oblique splits (CO2) for one or several targets: `hforest.co2.grow`.
 
-    Parameters: see `CO2ForestClassifier`. Attributes: see `RandomForestRegressor`.
+    Parameters: see `CO2ForestClassifier` and `RandomForestRegressor`, which has the attributes.
 
     Examples
     --------

@@ -1,9 +1,10 @@
 """Base class of estimators with grown forests: fit, out-of-bag scores, leaves, paths, importances."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from numbers import Number
+from functools import partial
+from numbers import Integral, Number
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,12 +12,13 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .. import growth, tree
+from .. import growth, stats, tree
 from ..core.aliases import ArrayLike
 from ..core.bootstraps import number_of_draws
 from ..core.class_factors import applied, are_of_trees
 from ..core.several import target_or_several
-from .base import Estimator, check_flag
+from .base import Estimator, check_choice, check_flag
+from .trees import Trees, max_depth, parents, single
 
 Metric = Callable[..., float]
 
@@ -24,6 +26,30 @@ Metric = Callable[..., float]
 def weight_of(sample_weight: Any) -> Any:
     """Returns `sample_weight` as hforest accepts it; None for a single number, which is the same for all."""
     return None if isinstance(sample_weight, Number) else sample_weight
+
+
+_OF_ALL_TREES = (
+    *("_importances", "_errors", "leaf_targets_"),
+    *("oob_score_", "oob_prediction_", "oob_decision_function_", "oob_votes_"),
+)
+"""Attributes of all trees, which an estimator of one of them does not have."""
+
+
+def once(n_samples: int, n_trees: int, first_tree: int = 0) -> np.ndarray:
+    """Returns the in-bag counts of trees that do not draw, (n_trees, n_samples) int32."""
+    return np.ones((n_trees, n_samples), np.int32)
+
+
+def _range(settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns the number of trees and that of the first one among settings."""
+    return {"n_trees": settings["n_trees"], "first_tree": settings.get("first_tree", 0)}
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Returns whether two values are equal: arrays, tuples or lists of them, or others."""
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(np.array_equal(a, b))
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
@@ -44,16 +70,6 @@ def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None
         return weight
     target = target_or_several(y, len(y), "classification", settings["n_classes"])
     return applied(of_classes, target, weight)
-
-
-def parents(forest: tree.Forest) -> np.ndarray:
-    """Returns the parent of each node, (n_nodes,) int64, numbered over all trees; of a root -1."""
-    start = np.repeat(forest.tree_start[:-1], np.diff(forest.tree_start))
-    split = np.flatnonzero(forest.feature != -1)
-    left = start[split] + forest.left[split]
-    parent = np.full(len(forest.feature), -1, np.int64)
-    parent[left], parent[left + 1] = split, split
-    return parent
 
 
 def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
@@ -82,7 +98,11 @@ class GrownForest(Estimator):
     min_samples_split: int | float = 2
     min_samples_leaf: int | float = 1
     min_weight_fraction_leaf: float = 0.0
+    max_leaf_nodes: int | None = None
+    ccp_alpha: float = 0.0
     oob_score: bool | Metric = False
+    warm_start: bool = False
+    importance_type: Literal["gain", "mdi_oob", "ufi"] = "gain"
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
@@ -102,7 +122,18 @@ class GrownForest(Estimator):
         forest: tree.Forest = self._learner()(
             samples, y, **{**settings, **self._fixed, **self._projections(x.shape[1])}
         )
-        return forest
+        return forest if self.ccp_alpha == 0 else self._pruned(forest, x, y, settings)
+
+    def _pruned(
+        self, forest: tree.Forest, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tree.Forest:
+        """Returns a forest pruned with `ccp_alpha`, by the in-bag counts and weights of its growth."""
+        counts = settings.get("bootstrap", False)
+        if isinstance(counts, bool | np.bool_):
+            drawn = {"first_tree": settings.get("first_tree", 0), "rng": settings["rng"]}
+            counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], **drawn) if counts else None
+        weight = drawing_weight(y, settings)
+        return tree.prune(forest, self.ccp_alpha, x, sample_weight=weight, counts=counts)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the forest and returns the estimator.
@@ -121,21 +152,162 @@ class GrownForest(Estimator):
         -------
         self
         """
+        kept = dict(vars(self)) if self.warm_start and hasattr(self, "forest_") else {}
         with self._computing():
             x, target, settings = self._learned(X, y)
             if not callable(self.oob_score):
                 check_flag("oob_score", self.oob_score, " or a function of (y, predicted)")
-            settings |= {"sample_weight": weight_of(sample_weight), "rng": self._seed()}
+            check_flag("warm_start", self.warm_start)
+            check_choice("importance_type", self.importance_type, ("gain", "mdi_oob", "ufi"))
+            settings |= {
+                "sample_weight": weight_of(sample_weight),
+                "rng": kept["_rng"] if kept else self._seed(),
+            }
             settings = self._settings() | settings
-            settings |= self._drawn(x, target, settings)
-            self._hold(self._grow(x, target, settings))
-            if self.oob_score:
-                self._score_out_of_bag(self._out_of_bag(x, target, settings), target)
+            if kept:
+                self._continue(kept, x, target, settings)
+            else:
+                self._add([], x, target, settings)
+                self._rng = settings["rng"]
+            self._finish(x, target, settings)
         return self
 
-    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
-        """Returns settings with the samples of each tree, if the function is not to draw them itself."""
-        return {}
+    def _add(
+        self, earlier: list[tree.Forest], x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> None:
+        """Grows trees and holds them after those of an earlier fit, if there is one."""
+        draw, drawn = self._drawn(x, y, settings)
+        grown = self._grow(x, y, {**settings, **drawn})
+        self._draws: list[partial[Any]] = [*(self._draws if earlier else ()), draw]
+        self._hold(tree.join([*earlier, grown]) if earlier else grown)
+
+    def _continue(self, kept: dict[str, Any], x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> None:
+        """Adds trees to the forest of an earlier fit, whose attributes are `kept`.
+
+        They are those that one fit with all trees grows on the same samples.
+        """
+        for name in ("classes_", "n_outputs_", "columns_"):
+            if not _same(kept.get(name), vars(self).get(name)):
+                self.__dict__.update(kept)
+                raise ValueError(
+                    f"{name}: expected those of the first fit with warm_start=True, got others; pass "
+                    "warm_start=False"
+                )
+        first, n_trees = kept["forest_"].n_trees, settings["n_trees"]
+        more = n_trees - first if isinstance(n_trees, Integral) else n_trees  # which is refused below
+        if isinstance(more, Integral) and more < 0:
+            raise ValueError(
+                f"n_estimators: expected at least the {first} trees of the earlier fit with warm_start=True, "
+                f"got {n_trees}; pass more, or warm_start=False"
+            )
+        if more == 0:
+            warnings.warn(
+                "Warm-start fitting without increasing n_estimators does not fit new trees.",
+                UserWarning,
+                stacklevel=3,
+            )
+        else:
+            self._add([kept["forest_"]], x, y, settings | {"n_trees": more, "first_tree": first})
+
+    def _finish(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> None:
+        """Computes what estimators keep beside the forest; `settings` are those of the function."""
+        for name in _OF_ALL_TREES:
+            self.__dict__.pop(name, None)
+        if self.oob_score:
+            self._score_out_of_bag(self._out_of_bag(x, y, settings), y)
+        if self.importance_type != "gain":
+            learned = {name: settings[name] for name in ("task", "n_classes") if name in settings}
+            self._importances = stats.oob_importance(
+                self.forest_, x, y, self._in_bag(len(y)), by=self.importance_type, **learned
+            )[0]
+
+    def _drawn(
+        self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tuple[partial[Any], dict[str, Any]]:
+        """Returns the function of the in-bag counts of new trees, and settings for the function that grows.
+
+        Here each tree has every sample once.
+        """
+        return partial(once, x.shape[0], **_range(settings)), {}
+
+    def _counts(self, draw: partial[Any]) -> np.ndarray:
+        """Returns in-bag counts of the trees of one call, (n_trees, n_samples) int32."""
+        counts: np.ndarray = draw()
+        return counts
+
+    def _in_bag(self, n_samples: int | None = None) -> np.ndarray:
+        """Returns in-bag counts of all trees; ValueError if some are not of n_samples samples."""
+        counts = [self._counts(draw) for draw in self._draws]
+        sizes = {a.shape[1] for a in counts}
+        if len({n_samples or counts[0].shape[1], *sizes}) > 1:
+            raise ValueError(
+                "X: expected the samples of the first fit, since out-of-bag samples are those of all trees, "
+                f"got other numbers of samples, {sorted(sizes)}; pass warm_start=False"
+            )
+        return counts[0] if len(counts) == 1 else np.concatenate(counts)
+
+    def _single(self, m: int) -> Any:
+        """Returns the estimator with tree m alone."""
+        view = object.__new__(type(self))
+        view.__dict__.update(
+            {name: value for name, value in vars(self).items() if name not in ("_prepared", *_OF_ALL_TREES)}
+        )
+        first = 0
+        for draw in self._draws:
+            n_trees = draw.keywords["n_trees"]
+            if m < first + n_trees:
+                view._draws = [partial(draw, n_trees=1, first_tree=m)]
+                break
+            first += n_trees
+        one = {"n_estimators": 1, "oob_score": False, "importance_type": "gain", "random_state": self._rng}
+        one |= {
+            "bootstrap": False,
+            "max_samples": None,
+            "bootstrap_weights": "multiply",
+            "leaf_targets": False,
+        }
+        view.__dict__.update({name: value for name, value in one.items() if hasattr(view, name)})
+        view._hold(single(self.forest_, m))
+        return view
+
+    @property
+    def estimators_(self) -> Trees:
+        """Returns the trees, each as a fitted estimator of one tree, made at each access.
+
+        ``model.estimators_[0].forest_`` is a tree as arrays. Labels are those of the fit, not their numbers
+        as in scikit-learn.
+        """
+        check_is_fitted(self)
+        return Trees(self)
+
+    @property
+    def estimators_samples_(self) -> list[np.ndarray]:
+        """Returns the samples that each tree drew, int32, ascending, each as often as it was drawn."""
+        check_is_fitted(self)
+        return [
+            np.repeat(np.arange(counts.shape[1], dtype=np.int32), row)
+            for counts in map(self._counts, self._draws)
+            for row in counts
+        ]
+
+    def __len__(self) -> int:
+        return len(self.estimators_)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.estimators_[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.estimators_)
+
+    def get_depth(self) -> int:
+        """Returns the number of splits from a root to its deepest leaf, over all trees."""
+        check_is_fitted(self)
+        return max_depth(self.forest_)
+
+    def get_n_leaves(self) -> int:
+        """Returns the number of leaves of all trees."""
+        check_is_fitted(self)
+        return len(self.forest_.value)
 
     def _hold(self, forest: tree.Forest) -> None:
         """Stores a prepared forest. `forest_` is the prepared forest's read-only arrays."""
@@ -159,10 +331,7 @@ class GrownForest(Estimator):
             self._hold(forest)
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
-        counts = settings["bootstrap"]
-        if np.ndim(counts) != 2:
-            counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], rng=settings["rng"])
-        return tree.out_of_bag(self.forest_, x, counts)
+        return tree.out_of_bag(self.forest_, x, self._in_bag(x.shape[0]))
 
     def _score_out_of_bag(self, outputs: np.ndarray, y: np.ndarray) -> None:
         self._keep_out_of_bag(outputs)
@@ -172,7 +341,7 @@ class GrownForest(Estimator):
                 f"{np.count_nonzero(~seen)} of {len(seen)} samples were drawn by every tree and have no "
                 "out-of-bag prediction; raise n_estimators",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         metric = self.oob_score if callable(self.oob_score) else self._metric
         answers = self._answers(outputs[seen])
@@ -187,10 +356,17 @@ class GrownForest(Estimator):
         """Returns (n_features,) float64: share of each feature in the total gain of all splits.
 
         Equal to `hforest.tree.importance` by gain: the gain of a split on a projection counts for each of its
-        features.
+        features. With another `importance_type`, that of `hforest.stats.oob_importance`.
         """
         check_is_fitted(self)
-        return self._of_columns(tree.importance(self.forest_, by="gain"))
+        if self.importance_type == "gain":
+            return self._of_columns(tree.importance(self.forest_, by="gain"))
+        if "_importances" not in vars(self):
+            raise AttributeError(
+                f"feature_importances_: expected a fit with importance_type={self.importance_type!r}, got "
+                "none; call fit again"
+            )
+        return self._of_columns(self._importances)
 
     def apply(self, X: ArrayLike) -> np.ndarray:
         """Returns the leaf that each sample reaches in each tree; X as in `predict`.
@@ -228,30 +404,35 @@ class BootstrapForest(GrownForest):
     max_samples: int | float | None = None
     bootstrap_weights: Literal["multiply", "draw"] = "multiply"
 
-    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
-        """Returns settings with the samples of each tree, if the function is not to draw them itself."""
-        weights = self.bootstrap_weights
-        if not isinstance(weights, str) or weights not in ("multiply", "draw"):
-            raise ValueError(
-                f"bootstrap_weights: expected 'multiply' or 'draw', got {weights!r}; pass one of them"
-            )
+    def _drawn(
+        self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tuple[partial[Any], dict[str, Any]]:
+        weights = check_choice("bootstrap_weights", self.bootstrap_weights, ("multiply", "draw"))
         never = isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap
-        for name, default in (("oob_score", False), ("max_samples", None), ("bootstrap_weights", "multiply")):
+        unused = {"oob_score": False, "max_samples": None, "bootstrap_weights": "multiply"}
+        for name, default in {**unused, "importance_type": "gain"}.items():
             value = getattr(self, name)
             if never and np.any(value != default):
                 raise ValueError(
                     f"{name}: expected {default!r} with bootstrap=False, got {value!r}; pass bootstrap=True"
                 )
+        if never:
+            return super()._drawn(x, y, settings)
+        n = x.shape[0]
         weight = drawing_weight(y, settings) if weights == "draw" else None
-        if self.max_samples is None and weight is None:
-            return {}
-        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
-        counts = growth.bootstrap_counts(
-            x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
+        draw = partial(
+            growth.bootstrap_counts,
+            n,
+            **_range(settings),
+            n_draws=number_of_draws(self.max_samples, n if weight is None else weight.sum()),
+            sample_weight=weight,
+            rng=settings["rng"],
         )
+        if self.max_samples is None and weight is None:
+            return draw, {}
         drawn = dict.fromkeys({"max_samples"} & set(settings))
         if weight is not None:
             drawn |= dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
         if are_of_trees(settings.get("class_weight")):
             drawn.pop("class_weight", None)
-        return {**drawn, "bootstrap": counts}
+        return draw, {**drawn, "bootstrap": draw()}

@@ -32,6 +32,7 @@ class _Hinge(Estimator):
     max_depth: int | None = None
     n_members: int = 3
     n_projections: int = 300
+    n_boosted: int = 300
     max_iter: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -112,8 +113,8 @@ class _Hinge(Estimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HingeForestClassifier(Classifier, _Hinge):
-    """Classifier of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
-    of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
+    """Classifier of a forest, hinge trees that start from it, and boosted trees: `hforest.tabular.fit`. Hinge
+    trees are those of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
 
     Other parameters: see `hforest.tabular.fit` and `RandomForestClassifier`.
 
@@ -183,7 +184,7 @@ class HingeForestClassifier(Classifier, _Hinge):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HingeForestRegressor(Regressor, _Hinge):
-    """Regressor of hinge trees that start from a grown forest: `hforest.tabular.fit`.
+    """Regressor of a forest, hinge trees that start from it, and boosted trees: `hforest.tabular.fit`.
 
     Parameters and attributes: see `HingeForestClassifier`.
 

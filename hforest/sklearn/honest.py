@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, Empty, MaxFeatures
 from .grown import GrownForest
+from .intervals import ForestRegressor
 from .oblique import patches
-from .targets import Classifier, Regressor
+from .targets import Classifier
 
 _TREES: dict[str, dict[str, Any]] = {
     "classic": {}, "extra": {"splitter": "random"}, "oblique": {}, "patches": {}
@@ -22,6 +24,10 @@ _TREES: dict[str, dict[str, Any]] = {
 
 _PROJECTED = ("oblique", "patches")
 """Kinds of trees with projections."""
+
+
+_DRAWN = ("n_trees", "first_tree", "rng")
+"""Settings of the growth that `hforest.stats.honest_counts` takes, too."""
 
 
 def _learned(settings: dict[str, Any]) -> dict[str, Any]:
@@ -72,16 +78,22 @@ class _Honest(GrownForest):
         without = {"max_features", "max_bins"} if self.trees in _PROJECTED else {"n_projections"}
         return {name: value for name, value in super()._settings(function).items() if name not in without}
 
-    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+    def _drawn(
+        self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
+    ) -> tuple[partial[Any], dict[str, Any]]:
         n = x.shape[0]
         if n < 3:
             raise ValueError(f"X: expected at least 3 samples, got {n} samples; pass more rows")
-        self._draws = {
-            **self._settings(stats.honest_counts),
-            "y": n if settings["task"] == "regression" else y,
-            "rng": settings["rng"],
-        }
-        return {"bootstrap": stats.honest_counts(**self._draws)}
+        goals = n if settings["task"] == "regression" else y
+        own: dict[str, Any] = {name: settings[name] for name in _DRAWN if name in settings}
+        keywords: dict[str, Any] = {**self._settings(stats.honest_counts), **own}
+        draw = partial(stats.honest_counts, goals, **keywords)
+        return draw, {"bootstrap": draw()}
+
+    def _counts(self, draw: partial[Any]) -> np.ndarray:
+        counts = draw()
+        both: np.ndarray = counts.structure + counts.leaf
+        return both
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         counts = settings["bootstrap"]
@@ -132,7 +144,7 @@ class _Honest(GrownForest):
         return {"projections": views, "n_projections": None}
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
-        counts = settings["bootstrap"]
+        counts = self.counts_
         p, self.oob_votes_ = stats.posterior(
             self.forest_, x, y, counts, weighting="shares", **_learned(settings)
         )
@@ -149,7 +161,8 @@ class _Honest(GrownForest):
         Computed from the seed at each access.
         """
         check_is_fitted(self)
-        return stats.honest_counts(**self._draws)
+        counts = (draw() for draw in self._draws)
+        return stats.HonestCounts(*map(np.concatenate, zip(*counts, strict=True)))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -208,11 +221,11 @@ class HonestForestClassifier(Classifier, _Honest):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HonestForestRegressor(Regressor, _Honest):
+class HonestForestRegressor(ForestRegressor, _Honest):
     """Honest forest for one or several targets, with confidence intervals of their means: of subsamples, as
     `HonestForestClassifier` (Wager and Athey 2018).
 
-    Parameters and attributes: see `HonestForestClassifier`, for `oob_prediction_` `RandomForestRegressor`.
+    Parameters and attributes: see `HonestForestClassifier` and `RandomForestRegressor`.
 
     Examples
     --------
@@ -228,6 +241,9 @@ class HonestForestRegressor(Regressor, _Honest):
     in_bag: float | None = 0.5
     criterion: Criterion = "squared_error"
     max_features: MaxFeatures = 1.0
+
+    def _held(self, x: np.ndarray) -> dict[str, Any]:
+        return {"counts": self.counts_.leaf}
 
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from .. import project
 from ..core.aliases import Criterion, Splitter
 from .grown import BootstrapForest
-from .targets import Classifier, Regressor
+from .intervals import ForestRegressor
+from .targets import Classifier
 
 
 def patches(estimator: Any, n_features: int) -> project.Distribution:
@@ -104,10 +105,10 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ObliqueForestRegressor(Regressor, _Oblique):
+class ObliqueForestRegressor(ForestRegressor, _Oblique):
     """Sparse projection oblique forest (SPORF) regressor for one or several targets.
 
-    Parameters: see `ObliqueForestClassifier`. Attributes: see `RandomForestRegressor`.
+    Parameters: see `ObliqueForestClassifier` and `RandomForestRegressor`, which has the attributes.
 
     Examples
     --------
@@ -149,11 +150,11 @@ class ManifoldForestClassifier(Classifier, _Manifold):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ManifoldForestRegressor(Regressor, _Manifold):
+class ManifoldForestRegressor(ForestRegressor, _Manifold):
     """Manifold forest (MORF) for targets of images and signals (Perry et al. 2019,
     section 3).
 
-    Parameters: see `ManifoldForestClassifier`. Attributes: see `RandomForestRegressor`.
+    Parameters: see `ManifoldForestClassifier` and `RandomForestRegressor`, which has the attributes.
 
     Examples
     --------

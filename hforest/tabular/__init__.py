@@ -1,10 +1,11 @@
-"""Hinge forests for tables: they start from grown forests and are trained further.
+"""Models of tables: grown forests, hinge trees that start from them and are trained further, boosted trees.
 
 `fit` returns a model from raw columns. It scales columns, encodes missing values and categories as numbers,
-and grows trees on the columns and on sparse random inner products. Hinge trees start from the grown trees.
-Adam then trains thresholds, leaf weights and inner products together, with early stopping on held-out rows. A
-`Model` is a tuple of arrays: `save` and `load` store it in one file, `predict` applies it. The package uses
-only public functions of other subpackages.
+and grows trees on the columns and on sparse random inner products. Hinge trees start from trees boosted on
+its residuals. Adam then trains thresholds, leaf weights and inner products together, with early stopping on
+held-out rows, which also choose boosted trees for the prediction. A `Model` is a tuple of arrays: `save` and
+`load` store it in one file, `predict` applies it. The package uses only public functions of other
+subpackages.
 
 Samples, labels and targets are array-likes. Models are fitted and applied on the CPU; CuPy arrays raise
 TypeError.
@@ -16,7 +17,7 @@ from .files import load, save
 from .fitting import fit
 from .kinds import Columns
 from .levels import Levels
-from .model import Member, Model, predict
+from .model import Boosted, Member, Model, predict
 from .reading import read
 from .report import describe
 from .scaling import Scaling
@@ -25,6 +26,7 @@ from .targets import Target, labels, target
 from .training import Moments
 
 __all__ = [
+    "Boosted",
     "Columns",
     "Encoding",
     "Levels",

@@ -5,7 +5,7 @@ same columns, to a matrix. Columns of text are read by `texts`.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,19 +15,21 @@ from ..core.aliases import FloatArray, IntArray, Table
 from ..core.threads import get_num_threads
 from . import texts
 from .kinds import MAX_LEVELS, PARTS, Columns, check_columns
+from .library import each
 from .tables import (
     LEVELS,
     MISSING,
-    NULL_VALUES,
     NUMBERS,
     TIMES,
     WORDS,
     ColumnError,
     Faults,
-    File,
     Values,
+    by_spelling,
     is_table,
+    missing,
     opened,
+    place_of,
     shown,
     spelt,
 )
@@ -62,14 +64,8 @@ MANY_ROWS = 100_000
 """Number of rows from which columns are read at the same time, on all threads."""
 
 
-def _each(function: Callable[..., Any], names: Sequence[str], readers: Sequence[Any], n: int) -> list[Any]:
-    """Returns `function(name, reader)` of each column, in their order."""
-    if n < MANY_ROWS:
-        return list(map(function, names, readers))
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(get_num_threads()) as pool:
-        return list(pool.map(function, names, readers))
+def _each_column(function: Callable[[Any], Any], columns: Iterable[Any], n_rows: int) -> list[Any]:
+    return each(function, columns, get_num_threads() if n_rows >= MANY_ROWS else 1)
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
@@ -86,7 +82,8 @@ def coded(values: Values, null_values: Sequence[str] = ()) -> tuple[tuple[str, .
     lookup = [
         -1 if text in null_values else place.setdefault(text, len(place)) for text in map(str.strip, levels)
     ]
-    return tuple(place), np.array([*lookup, -1])[codes]
+    same = lookup == list(range(len(levels)))
+    return tuple(place), codes if same else np.array([*lookup, -1])[codes]
 
 
 def _check_finite(values: Values, place: Callable[[int], str]) -> None:
@@ -200,33 +197,19 @@ def _names(categorical: Any) -> list[str]:
     return list(categorical)
 
 
-def hints_of(table: Any, null_values: Any, day_first: bool | None) -> texts.Hints:
-    """Returns what is known about the texts of a table, from arguments."""
-    words: tuple[str, ...] = NULL_VALUES if null_values is None else _words(null_values)
-    if day_first is not None:
-        check.flag("day_first", day_first)
-    return texts.Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
-
-
-def _words(null_values: Any) -> tuple[str, ...]:
-    remedy = "pass a list of words, or None for those of pandas and readr"
-    check.instance("null_values", null_values, list | tuple, "None or a list of words", remedy)
-    for word in null_values:
-        check.instance("null_values", word, str, "words", remedy)
-    return ("", *(word.strip() for word in null_values))
-
-
-def place_of(table: Any) -> Callable[[int], str]:
-    """Returns the function that says where a row of a table is."""
-    return table.place if isinstance(table, File) else lambda row: f"row {row}"
-
-
 def learned(
-    name: str, table: Any, categorical: Any, null_values: Any = None, day_first: bool | None = None
+    name: str,
+    table: Any,
+    categorical: Any,
+    null_values: Any = None,
+    day_first: bool | None = None,
+    with_features: bool = True,
 ) -> tuple[Columns, list[FloatArray], list[str]]:
-    """Returns `columns` and the features of one table, and faults of what was read; messages use its
-    `name`."""
-    chosen, hints = set(_names(categorical)), hints_of(table, null_values, day_first)
+    """Returns `columns` and, `with_features`, the features of one table, and faults of what was read.
+
+    Messages use the `name` of the table.
+    """
+    chosen, hints = set(_names(categorical)), texts.hints_of(table, null_values, day_first)
     words = hints.null_values
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
@@ -236,23 +219,27 @@ def learned(
     place = place_of(table)
     faults = Faults(name, "columns that can be learned", "correct these columns, or drop them")
 
-    def learn(column: str, read: Callable[[], Values]) -> _Learned | ColumnError:
+    def learn(one: tuple[str, Callable[[], Values]]) -> _Learned | ColumnError:
+        column, read = one
         try:
             raw = read()
-            typed = texts.Typed(raw, "", np.zeros(0, np.int64))
             if raw.kind == "text" and column not in chosen:
                 typed = texts.typed(raw, hints)
+            else:
+                same = by_spelling(raw) if raw.kind == "text" else raw
+                typed = texts.Typed(same, "", np.zeros(0, np.int64))
             values = typed.values
-            said = [*typed.faults, *unread(typed.form, typed.unreadable, raw, values, place)]
-            one, more = _learned(values, categorical is not None, column in chosen, words, place)
-            some = _features(one.levels, one.parts, values)
+            said = [*typed.faults, *texts.unread(typed.form, typed.unreadable, raw, values, place)]
+            properties, more = _learned(values, categorical is not None, column in chosen, words, place)
+            some = _features(properties.levels, properties.parts, values)
             notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
-            return fault
-        return _Learned(one, some, typed.form, [*said, *more], notes)
+            return fault.alone()
+        return _Learned(properties, some if with_features else [], typed.form, [*said, *more], notes)
 
     found: list[_Learned] = []
-    for column, one in zip(names, _each(learn, names, readers, n_rows), strict=True):
+    results = _each_column(learn, zip(names, readers, strict=True), n_rows)
+    for column, one in zip(names, results, strict=True):
         if isinstance(one, ColumnError):
             faults.add(f"column {column!r}", one)
         else:
@@ -284,19 +271,6 @@ def warn(faults: Sequence[str]) -> None:
     """Warns of what may be misread in a table."""
     if faults:
         warnings.warn("\n".join(faults), UserWarning, stacklevel=3)
-
-
-def unread(form: str, rows: IntArray, raw: Values, values: Values, place: Any) -> list[str]:
-    """Returns a sentence about the unreadable cells of a column of text, if there are any."""
-    if not len(rows):
-        return []
-    n, cells = int((~values.absent).sum()) + len(rows), raw.data
-    some = ", ".join(f"{cells[row].strip()!r:.60} in {place(row)}" for row in rows[:3].tolist())
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    word = texts.READERS[form.partition("|")[0]].word
-    return [
-        f"{n - len(rows)} of {n} values read as {word}; {some}{more} cannot be read as {word} and are missing"
-    ]
 
 
 def stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
@@ -351,19 +325,21 @@ def _check_kind(learned: str, values: Values, of_levels: bool, place: Callable[[
 def _as_learned(columns: Columns, j: int, read: Callable[[], Values], place: Any) -> tuple[Values, list[str]]:
     """Returns the values of a column as those of the fitted one were read, and faults."""
     values, kind = read(), str(columns.kinds[j])
-    if values.kind != "text" or kind in (*LEVELS, MISSING):
+    if values.kind != "text":
         return values, []
+    if kind in LEVELS:
+        return by_spelling(values), []
     form = str(columns.forms[j]) or texts.DEFAULT_FORMS[kind]
     words = tuple(columns.null_values.tolist())
     typed = texts.cast(values, form, words)
     n = int((~typed.values.absent).sum()) + len(typed.unreadable)
     if not n:
-        return typed.values._replace(kind=MISSING, data=np.full(len(values.absent), np.nan)), []
+        return missing(len(values.absent)), []
     if len(typed.unreadable) > texts.MAX_UNREADABLE * n:
         row = int(typed.unreadable[0])
         got = f"text such as {values.data[row].strip()!r:.60}"
         raise ColumnError(WORDS[kind], got, "convert the column", TypeError)
-    return typed.values, unread(form, typed.unreadable, values, typed.values, place)
+    return typed.values, texts.unread(form, typed.unreadable, values, typed.values, place)
 
 
 def _unlike(
@@ -410,12 +386,10 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
         faults.add(
             f"column {column!r}", ColumnError("a column that was learned", "one that was not", "drop it")
         )
-    features: list[FloatArray] = []
-    for j, column in enumerate(wanted):
-        of_column = parts[first[j] : first[j + 1]]
-        if not of_column:
-            continue
-        levels, kind = columns.levels[start[j] : start[j + 1]].tolist(), kinds[j]
+
+    def convert(j: int) -> tuple[list[FloatArray], list[str]] | ColumnError:
+        column, kind, of_column = wanted[j], kinds[j], parts[first[j] : first[j + 1]]
+        levels = columns.levels[start[j] : start[j + 1]].tolist()
         try:
             if column not in place:
                 raise ColumnError(
@@ -424,12 +398,19 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
             values, said = _as_learned(columns, j, readers[place[column]], where)
             _check_kind(kind, values, bool(levels), where)
             some = _features(levels, of_column, values)
-            features += some
-            if faults_of is not None:
-                said += _unlike(columns, j, values, some, where)
-                faults_of += [f"column {column!r}: {fault}" for fault in said]
+            return some, said if faults_of is None else [*said, *_unlike(columns, j, values, some, where)]
         except ColumnError as fault:
-            faults.add(f"column {column!r}", fault)
+            return fault.alone()
+
+    used = [j for j in range(len(wanted)) if first[j] < first[j + 1]]
+    features: list[FloatArray] = []
+    for j, one in zip(used, _each_column(convert, used, n_rows), strict=True):
+        if isinstance(one, ColumnError):
+            faults.add(f"column {wanted[j]!r}", one)
+            continue
+        features += one[0]
+        if faults_of is not None:
+            faults_of += [f"column {wanted[j]!r}: {fault}" for fault in one[1]]
     faults.check()
     return stacked(features, n_rows)
 
@@ -475,6 +456,8 @@ def columns(
         with `categorical` None, infinity, more than 65536 categories.
     ImportError
         A data frame or a column of text, if narwhals or polars is not installed.
+    RuntimeError
+        Such a column in a process that was forked while threads of polars ran.
 
     Warns
     -----
@@ -523,7 +506,7 @@ def columns(
     colour  text     2: 'blue', 'red'       0 %  level
     unit    text     1: 'cm'                0 %  none (one value)
     """
-    result, _, faults = learned("table", table, categorical, null_values, day_first)
+    result, _, faults = learned("table", table, categorical, null_values, day_first, with_features=False)
     warn(faults)
     return result
 

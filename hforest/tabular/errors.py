@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import roc
 from .columns import coded
+from .library import aside
 from .tables import MISSING, opened, spelling
 from .texts import Hints, typed
 
@@ -92,6 +93,7 @@ def _of_classes(p: np.ndarray, y: np.ndarray, classes: np.ndarray, y_train: np.n
 # ------------------------------------------------------------------------------------- predictions
 
 
+@aside
 def spelt_target(table: Any, name: str, null_values: Sequence[str], classes: np.ndarray | None) -> np.ndarray:
     """Returns the target of a table as places in `classes`, or numbers.
 

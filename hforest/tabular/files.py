@@ -12,14 +12,16 @@ from .columns import text_array
 from .encoding import Encoding
 from .kinds import Columns
 from .levels import Levels
-from .model import Member, Model, checked
+from .model import Boosted, Member, Model, checked
 from .scaling import Scaling
 from .tables import NULL_VALUES
 
-FORMAT = 3
-"""Number of the format: 3 has texts of any length, how cells of text were read, and labels of classes."""
+FORMAT = 4
+"""Number of the format: 3 has texts of any length, how cells of text were read, and labels of classes; 4 has
+boosted trees and the kind of mean."""
 
-_MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
+_BOOSTED = models.maybe("share", models.record(Boosted, forest=read_forest, share=models.small))
+_MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small, boosted=_BOOSTED)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _TEXTS: Any = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)
 _COLUMNS = models.record(Columns, **_TEXTS)
@@ -38,7 +40,8 @@ def _labels(archive: Any, name: str) -> Any:
 
 _MODEL = partial(
     models.record, Model, partial(checked, "model"), classes=_labels,
-    task=models.word, members=models.several("n_members", _MEMBER), encoding=models.maybe("fill", _ENCODING),
+    optional=("mean",), task=models.word, mean=models.word, members=models.several("n_members", _MEMBER),
+    encoding=models.maybe("fill", _ENCODING),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
 _OLDER = {

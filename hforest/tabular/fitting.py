@@ -9,13 +9,14 @@ import numpy as np
 
 from ..core import check, class_factors, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
+from ..core.keywords import answered
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import converted, learned, stacked, warn
 from .encoding import columns as encoded_columns
 from .encoding import fit_encoding, without_categories
 from .kinds import Columns, check_columns
-from .model import Member, Model
+from .model import Mean, Member, Model
 from .recipe import Rows, Settings
 from .scaling import KINDS, measure, transformed
 from .tables import is_table
@@ -120,6 +121,7 @@ def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> li
     return [np.sort(order[size * (i % n_parts) :][:size]) for i in range(n_members)]
 
 
+@answered
 @one_blas_thread()
 def fit(
     x: ArrayLike,
@@ -136,6 +138,7 @@ def fit(
     n_trees: int = 50,
     depth: int | None = None,
     n_projections: int = 300,
+    n_boosted: int = 300,
     steps: int | None = None,
     batch_size: int | None = None,
     lr: float | None = None,
@@ -145,7 +148,7 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Model:
-    """Returns a model of a table: hinge trees that start from a grown forest, trained by gradients.
+    """Returns a model of a table: a forest, hinge trees that start from it, and boosted trees.
 
     Parameters
     ----------
@@ -179,6 +182,9 @@ def fit(
         regression 4. The depth of the grown forest is not limited.
     n_projections : int
         Number of inner products per member, initially of two random columns each; 0 for none.
+    n_boosted : int
+        Maximum number of boosted trees per member, 0 for none. Held-out rows choose their number and their
+        share of the prediction; without such rows, or with `share`, there are none.
     steps : int, optional
         Maximum number of Adam steps per member; with 0 there is no training. By default 15 passes over the
         rows, but 400 to 1500 steps.
@@ -210,13 +216,15 @@ def fit(
     Notes
     -----
     A forest (`hforest.grow`) is grown on the scaled columns and on standardised sparse random inner products
-    of them. Hinge trees start with its splits; ridge regression (`hinge.from_forest`) on the residuals of its
-    out-of-bag predictions gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
-    weights and inner products with softmax or squared loss. Grown trees read NaN directly. For hinge trees
-    and inner products, ridge regressions on other columns impute missing values. All trees read categories as
-    target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each part.
-    `progress` counts the steps of all members; if it ends training, those that have started are returned with
-    their best states. Cost: growing the forest, the ridge regression, and about half a millisecond per step.
+    of them. Hinge trees start with the splits of trees boosted on the residuals of its out-of-bag
+    predictions; ridge regression (`hinge.from_forest`) on these residuals gives their leaf weights. Adam
+    (`hinge.adam_backward`) then trains thresholds, leaf weights and inner products with softmax or squared
+    loss. Boosted trees (Friedman 2001) take Newton steps on the loss. Grown trees read NaN directly. For
+    hinge trees and inner products, ridge regressions on other columns impute missing values. All trees read
+    categories as target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each
+    part. `progress` counts the steps and boosted trees of all members; if it ends training, those that have
+    started are returned with their best states. Cost: growing the forest and the boosted trees, the ridge
+    regression, and about half a millisecond per step.
 
     Examples
     --------
@@ -256,6 +264,7 @@ def fit(
             "lower one of them"
         )
     n_projections = check.integer("n_projections", n_projections, 0, 2**20)
+    n_boosted = check.integer("n_boosted", n_boosted, 0, check.MAX_TREES)
     batch_size = BATCH_SIZE if batch_size is None else check.integer("batch_size", batch_size, 1)
     lr = LEARNING_RATE if lr is None else check.number("lr", lr, 0.0, 1.0, open_low=True)
     check.flag("average", average)
@@ -283,13 +292,15 @@ def fit(
         held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
-    settings = Settings(
-        task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
-        batch_size, lr, bool(average), share,
-    )  # fmt: skip
     parts = [np.zeros(0, np.int64)] * n_members
     if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
+    if share is not None or (held is None and not len(parts[0])):
+        n_boosted = 0
+    settings = Settings(
+        task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
+        batch_size, lr, bool(average), share, n_boosted,
+    )  # fmt: skip
 
     def fitted(i: int, report: Report) -> tuple[Member, bool]:
         learned, judged, part = rows, held, parts[i]
@@ -301,10 +312,14 @@ def fit(
         check_converged(member)
         return member, going
 
+    steps += settings.n_boosted
     with reporting(progress, max(1, n_members * steps), "step") as report:
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
-    return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes)
+    mean: Mean = "geometric" if task == "classification" else "arithmetic"
+    return Model(
+        task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes, mean
+    )
 
 
 def _side_by_side(

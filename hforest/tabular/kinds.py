@@ -8,13 +8,13 @@ import numpy as np
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
 from ..core.supervised import MAX_CATEGORY
-from .tables import LEVELS, MISSING, NUMBERS, TIMES, WORDS, shown
+from .tables import DAY, LEVELS, MISSING, NUMBERS, TIMES, WORDS, shown
 
 MAX_LEVELS = MAX_CATEGORY + 1
 """Maximum number of categories of a column."""
 KINDS = (*NUMBERS, *TIMES, *LEVELS, MISSING)
 
-_DAY, _EPOCH = np.timedelta64(1, "D"), np.datetime64(0, "us")
+_EPOCH = np.datetime64(0, "us")
 MAX_DAYS = 2.0**26
 """Maximum distance of dates from 1970 in days; datetime64[us] can hold such dates."""
 _HOUR, _MINUTE = 3_600_000_000, 60_000_000
@@ -24,12 +24,8 @@ def _whole(times: np.ndarray, unit: str) -> IntArray:
     return times.astype(f"datetime64[{unit}]").astype(np.int64)
 
 
-def _days(times: np.ndarray) -> FloatArray:
-    return (times - _EPOCH) / _DAY
-
-
 PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "days": _days,
+    "days": lambda t: (t - _EPOCH) / DAY,
     "year": lambda t: _whole(t, "Y") + 1970,
     "month": lambda t: _whole(t, "M") % 12 + 1,
     "day": lambda t: _whole(t, "D") - _whole(t.astype("datetime64[M]"), "D") + 1,

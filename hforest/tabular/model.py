@@ -1,6 +1,6 @@
 """Models of tables: fields, checks, predictions."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,25 @@ from ..tree.callers import trusted
 from .columns import converted
 from .encoding import Encoding, check_encoding, columns
 from .kinds import Columns, check_columns
-from .recipe import SMOOTHING
+from .recipe import LEAST_PROBABILITY, SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
 
+Mean = Literal["arithmetic", "geometric"]
+MEANS = ("arithmetic", "geometric")
 CHUNK = 4096
 """Number of rows that `predict` evaluates at a time."""
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
+
+
+class Boosted(NamedTuple):
+    """Boosted trees of a member, and their share of its prediction."""
+
+    forest: Forest
+    """Forest of float32 on scaled columns, NaN for missing values, whose predictions are scores (softmax; of
+    two classes that of the second one) or targets."""
+    share: FloatArray
+    """() float64: share of the boosted trees in the prediction, 0 to 1."""
 
 
 class Member(NamedTuple):
@@ -49,6 +61,8 @@ class Member(NamedTuple):
     """() float64: multiple of the forest's predictions to which the outputs of the trees are added."""
     share: FloatArray
     """() float64: share of the hinge trees in the prediction, 0 to 1; the rest is the forest's."""
+    boosted: Boosted | None = None
+    """A further part of the prediction; None without."""
 
 
 class Model(NamedTuple):
@@ -71,6 +85,8 @@ class Model(NamedTuple):
     classes: Any = None
     """(n_classes,) labels in the order of probabilities: ``classes[p.argmax(axis=1)]`` are those of rows;
     text as StringDType. None in a regression, and in files of earlier versions."""
+    mean: Mean = "arithmetic"
+    """Mean of the members' predictions; "geometric" only for probabilities."""
 
     def __repr__(self) -> str:
         try:
@@ -149,21 +165,57 @@ def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task:
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
 
-def _outputs(member: Member, x: FloatArray, task: Task, native: FloatArray | None) -> FloatArray:
+def of_scores(scores: FloatArray, task: Task) -> FloatArray:
+    """Returns probabilities of the scores of boosted trees, or targets as they are."""
+    if task == "regression":
+        return scores
+    if scores.shape[1] == 1:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    return probabilities(scores)
+
+
+def boosted_outputs(boosted: Boosted, x: FloatArray, task: Task) -> FloatArray:
+    """Returns predictions of boosted trees, (n_samples, n_outputs) float64."""
+    return of_scores(tree.predict(boosted.forest, x).astype(np.float64), task)
+
+
+def mixed(some: FloatArray, others: FloatArray, share: float) -> FloatArray:
+    """Returns the mean of two predictions, of which `some` has a share."""
+    return share * some + (1 - share) * others
+
+
+def outputs(member: Member, x: FloatArray, task: Task, native: FloatArray | None) -> FloatArray:
+    """Returns predictions of a member, (n_samples, n_outputs) float64; `x` is scaled."""
+    if member.boosted is not None:
+        others = outputs(member._replace(boosted=None), x, task, native)
+        some = boosted_outputs(member.boosted, x if native is None else native, task)
+        return mixed(some, others, float(member.boosted.share))
     share = float(member.share)
     grown = forest_outputs(member, x, native) if share < 1 or float(member.offset) else None
     if grown is None or share >= 1:
         return trees_outputs(member, x, grown, task)
-    return share * trees_outputs(member, x, grown, task) + (1 - share) * grown if share > 0 else grown
+    return mixed(trees_outputs(member, x, grown, task), grown, share) if share > 0 else grown
 
 
 # ------------------------------------------------------------------------------------------- checks
 
 
-def _checked_member(name: str, member: Any, n_features: int, n_outputs: int) -> Member:
+def _checked_forest(forest: Any, n_features: int, n_outputs: int) -> Forest:
+    """Returns a valid forest of a member, whose arrays belong to the call."""
+    forest = trusted(forest)
+    got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
+    if got != (n_features, n_outputs, FLOAT32):
+        raise ValueError(
+            f"forest: expected {n_features} features, {n_outputs} outputs and float32, got {got[0]}, "
+            f"{got[1]} and {got[2]}; pass what fit returned"
+        )
+    return forest
+
+
+def _checked_member(name: str, member: Any, n_features: int, n_outputs: int, task: Task) -> Member:
     """Returns a valid member whose features and forest belong to the call (`check.owned`)."""
     check.instance(name, member, Member, "a Member", "pass what fit returned")
-    plain = {field: a for field, a in member._asdict().items() if field != "forest"}
+    plain = {field: a for field, a in member._asdict().items() if field not in ("forest", "boosted")}
     check_numpy({f"{name}.{field}": a for field, a in plain.items()})
     sizes: check.Sizes = {"n_features": n_features, "n_outputs": n_outputs}
     with check.fields_of(name):
@@ -183,20 +235,24 @@ def _checked_member(name: str, member: Any, n_features: int, n_outputs: int) -> 
         n_inputs = n_features + sizes["n_projections"]
         features = check.owned(member.features)
         check.indices("features", features, n_inputs, "n_features + n_projections")
-        forest = trusted(member.forest)
-        got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
-        if got != (n_inputs, n_outputs, FLOAT32):
-            raise ValueError(
-                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
-                f"{got[1]} and {got[2]}; pass what fit returned"
-            )
-    return member._replace(features=features, forest=forest)
+        forest = _checked_forest(member.forest, n_inputs, n_outputs)
+        boosted = member.boosted
+        if boosted is not None:
+            check.instance("boosted", boosted, Boosted, "Boosted or None", "pass what fit returned")
+            with check.fields_of("boosted"):
+                check_numpy({"share": boosted.share})
+                check.array("share", boosted.share, FLOAT64, (), sizes)
+                check.number("share", float(boosted.share), 0.0, 1.0)
+                n_scores = 1 if n_outputs == 2 and task == "classification" else n_outputs
+                boosted = boosted._replace(forest=_checked_forest(boosted.forest, n_features, n_scores))
+    return member._replace(features=features, forest=forest, boosted=boosted)
 
 
 def checked(name: str, model: Any) -> tuple[Model, int]:
     """Returns a valid model, whose members' indices belong to the call, and the number of its columns."""
     check.instance(name, model, Model, "a Model", "pass a model from fit or load")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
+    check.choice(f"{name}.mean", model.mean, MEANS if model.task == "classification" else MEANS[:1])
     n_features = check_scaling(f"{name}.scaling", model.scaling)
     if model.columns is not None and check_columns(f"{name}.columns", model.columns) != n_features:
         raise ValueError(
@@ -220,7 +276,7 @@ def checked(name: str, model: Any) -> tuple[Model, int]:
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
     members = tuple(
-        _checked_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"])
+        _checked_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"], model.task)
         for i, member in enumerate(model.members)
     )
     return model._replace(members=members), n_features
@@ -250,6 +306,13 @@ def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
     return x if model.columns is None else converted("x", model.columns, x)
 
 
+def _mean(parts: list[FloatArray], mean: Mean) -> FloatArray:
+    """Returns the mean of predictions; a geometric one of probabilities is normalised."""
+    if mean == "geometric" and len(parts) > 1:
+        return probabilities(np.mean([np.log(np.maximum(p, LEAST_PROBABILITY)) for p in parts], axis=0))
+    return np.mean(parts, axis=0)
+
+
 @one_blas_thread()
 def predict(model: Model, x: ArrayLike) -> FloatArray:
     """Returns class probabilities, or predicted targets, of the rows of a table.
@@ -271,7 +334,9 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
 
     Notes
     -----
-    The prediction is the mean over members of ``share * trees + (1 - share) * forest``. If the training rows
+    The prediction of a member is ``share * trees + (1 - share) * forest``, mixed with that of its boosted
+    trees in the same way. The result is the mean over members; of probabilities, the normalised geometric
+    mean. If the training rows
     had no missing values, a missing value is replaced by the mean of its column. Cost: a matrix product with
     the learned inner products, and n_trees paths through hinge trees; the same number through the grown
     forest if share is below 1.
@@ -285,8 +350,9 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
         part = slice(first, first + CHUNK)
         rows, native = columns(model.scaling, model.encoding, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
-            y[part] = sum(_outputs(member, rows, model.task, native) for member in model.members)
-    y /= len(model.members)
+            y[part] = _mean(
+                [outputs(member, rows, model.task, native) for member in model.members], model.mean
+            )
     if model.task == "classification":
         return y
     with np.errstate(over="ignore"):

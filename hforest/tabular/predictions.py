@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, files
+from .library import aside, polars
 from .reading import read
 from .report import printable
 
@@ -97,16 +98,16 @@ class Predictions(NamedTuple):
         writer.writerows(self.rows(raw=raw))
         return text.getvalue().encode()
 
+    @aside
     def _parquet(self) -> bytes:
-        import polars
-
+        pl = polars("a Parquet file")
         columns: list[Any] = list(self.p.reshape(len(self.p), -1).T)
         if self.classes is not None:
             labels = self.classes.tolist()
             columns.insert(0, [labels[k] for k in self.p.argmax(axis=1)])
         stream = io.BytesIO()
         names: dict[str, Any] = dict(zip(map(printable, self.header()), columns, strict=True))
-        polars.DataFrame(names).write_parquet(stream)
+        pl.DataFrame(names).write_parquet(stream)
         return stream.getvalue()
 
 

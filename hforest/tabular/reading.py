@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
+from .library import HEAD, aside, is_failure, is_repeated, polars
 from .tables import File
-from .texts import polars
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".pq")
 """Ends of the names of files with named columns."""
 SEPARATORS = ",;\t|"
-HEAD = 1 << 16
+BEGIN = 1 << 16
 """Number of characters in which the separator is looked for."""
 
 
@@ -33,6 +33,7 @@ def has_columns(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
+@aside
 def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
     """Returns the columns of a CSV or Parquet file, for `columns` and `fit`.
 
@@ -56,6 +57,8 @@ def read(path: str | os.PathLike[str], *, header: bool = True) -> File:
         Not such a file; lines with different numbers of values; repeated names.
     ImportError
         polars is not installed.
+    RuntimeError
+        The process was forked while threads of polars ran.
 
     Notes
     -----
@@ -77,10 +80,10 @@ def _polars(path: str, what: str, function: Any) -> Any:
     """Returns the result of a function of polars; its errors become ValueError."""
     try:
         return function()
-    except (MemoryError, KeyboardInterrupt, ImportError):
+    except (MemoryError, ImportError):
         raise
-    except BaseException as error:  # polars' panic is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:
+        if not is_failure(error):
             raise
         text = " ".join(str(error).split())
         raise ValueError(
@@ -136,7 +139,7 @@ def _bytes(path: str) -> bytes:
             data = data[3:]
         if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             data = data.decode("utf-16").encode()
-        data[:HEAD].decode(errors="strict" if len(data) <= HEAD else "replace")
+        data[:BEGIN].decode(errors="strict" if len(data) <= BEGIN else "replace")
         return data
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _unreadable(path, error) from None
@@ -165,7 +168,7 @@ def _dialect(path: str, text: str, header: bool) -> _Dialect:
         skipped, start = skipped + 1, end
     else:
         raise ValueError(f"{path}: expected a line of column names, got an empty file; check the file")
-    head = text[start : start + HEAD]
+    head = text[start : start + BEGIN]
     if not separator:
         widths = {
             mark: [len(row) for row in islice(_rows(head, mark), 20) if row][:-1] or [1]
@@ -186,7 +189,7 @@ def _csv(path: str, header: bool) -> File:
     pl = polars(path)
     data = _bytes(path)
     try:
-        dialect = _dialect(path, data[: 2 * HEAD].decode(errors="replace"), header)
+        dialect = _dialect(path, data[: 2 * BEGIN].decode(errors="replace"), header)
     except csv.Error as error:
         raise _unreadable(path, error) from None
     names = dialect.names
@@ -198,28 +201,39 @@ def _csv(path: str, header: bool) -> File:
         )
     columns = [f"column_{j}" for j in range(dialect.n_first)]
 
-    def parsed() -> Any:
+    def parsed(types: Any, n_rows: int | None = None) -> Any:
         return pl.read_csv(
-            data, separator=dialect.separator, has_header=False, infer_schema=False,
-            skip_lines=dialect.skipped + header, schema=dict.fromkeys(columns, pl.String),
+            data, separator=dialect.separator, has_header=False, infer_schema=False, n_rows=n_rows,
+            skip_lines=dialect.skipped + header, schema=dict(zip(columns, types, strict=True)),
             raise_if_empty=False, truncate_ragged_lines=dialect.trailing,
         )  # fmt: skip
 
+    def read_all() -> Any:
+        # Cells of few different texts take 4 bytes each instead of 16.
+        head = parsed([pl.String] * len(columns), HEAD)
+        return parsed(
+            [pl.Categorical if is_repeated(column) else pl.String for column in head.iter_columns()]
+        )
+
     try:
-        frame = _polars(path, "a CSV file", parsed)
+        frame = _polars(path, "a CSV file", read_all)
     except ValueError as error:
         _check_lines(path, data, dialect)
         raise error from None
     frame = frame[:, : len(names)]
     last = frame.to_series(len(names) - 1)
-    if last.null_count() or dialect.trailing:  # perhaps of a line that is too short
+    is_quoted, n_separators = b'"' in data, (len(frame) + header) * (len(names) - 1)
+    # A missing value in the last column is perhaps that of a line that is too short.
+    if dialect.trailing or (
+        last.null_count() and (is_quoted or data.count(dialect.separator.encode()) < n_separators)
+    ):
         _check_lines(path, data, dialect)
     first_line = dialect.skipped + header + 1
     lines: Any = np.arange(first_line, first_line + len(frame))
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
     if blank.any():
         frame, lines = frame.filter(~blank), lines[~blank.to_numpy()]
-    if b'"' in data and data.count(b"\n") > len(blank) + first_line - 1:
+    if is_quoted and data.count(b"\n") > len(blank) + first_line - 1:
         lines = None  # values of several lines
     unnamed = [j for j, name in enumerate(names) if not name]
     for j in unnamed:
@@ -227,7 +241,7 @@ def _csv(path: str, header: bool) -> File:
             raise ValueError(f"{path}: expected a name for each column, got none for column {j + 1}; name it")
     named = {columns[j]: name for j, name in enumerate(names) if j not in unnamed}
     frame = frame.select(list(named)).rename(named)
-    return File(frame, lines, "," if dialect.separator == ";" else ".")
+    return File(frame, lines, "," if dialect.separator == ";" else ".", True)
 
 
 def _check_lines(path: str, data: bytes, dialect: _Dialect) -> None:

@@ -40,6 +40,20 @@ TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 """Factors of the scores of trained trees; the held-out loss selects one."""
 SHARES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares of the hinge trees in the prediction; the held-out loss selects one."""
+START = {"rate": 0.1, "share": 1.0, "l2": 0.0, "max_features": "sqrt"}
+"""Settings of the trees, boosted on the residual of the forest, with whose splits hinge trees start."""
+START_BINS = 64
+"""Maximum number of bins of a column for them."""
+BOOSTED = {"rate": 0.1, "share": 0.7, "l2": 1.0, "max_depth": 4, "min_samples_leaf": 10}
+"""Settings of the boosted part of the prediction."""
+BOOSTED_FEATURES, BOOSTED_BINS = 0.4, 255
+"""Share of the columns that are sampled at a node, and maximum number of bins of a column."""
+JUDGE_BOOSTED_EVERY, BOOSTED_PATIENCE = 10, 50
+"""Number of boosted trees between two evaluations on held-out rows, and without an improvement at the end."""
+LEAST_CURVATURE = 1e-6
+"""Minimum second derivative of a loss."""
+LEAST_PROBABILITY = 1e-6
+"""Minimum probability of which a geometric mean is taken."""
 
 
 class Settings(NamedTuple):
@@ -55,6 +69,7 @@ class Settings(NamedTuple):
     lr: float
     average: bool
     share: float | None
+    n_boosted: int
 
 
 class Rows(NamedTuple):

@@ -59,15 +59,11 @@ def describe(columns: Columns) -> str:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[3] = row[3].rjust(widths[3])
         lines.append("  ".join(cells).rstrip())
-    notes = [f"{_short(name, 30)}: {printable(note)}" for name, note in _noted(columns)]
+    pairs = zip(columns.names.tolist(), columns.notes.tolist(), strict=True)
+    notes = [f"{_short(name, 30)}: {printable(note)}" for name, note in pairs if note]
     text = Description("\n".join([*lines, *([""] if notes else []), *notes]))
     text.rows, text.notes = rows, notes
     return text
-
-
-def _noted(columns: Columns) -> list[tuple[str, str]]:
-    pairs = zip(columns.names.tolist(), columns.notes.tolist(), strict=True)
-    return [(name, note) for name, note in pairs if note]
 
 
 _KIND = {

@@ -8,6 +8,7 @@ from .. import growth, hinge, tree
 from ..core.aliases import AutoFeatures, FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
+from .boosting import start_trees
 from .model import Member, forest_inputs, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
 
@@ -85,24 +86,15 @@ def _grown(
     return _Grown(forest, outputs)
 
 
-def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
-    """Returns a forest with the splits of another, which reads imputed numbers `x`."""
-    if not forest.default_left.size:
-        return forest
-    # A split that finds missing values sends all numbers left.
-    by_gaps = forest.threshold == np.finfo(np.float32).max
-    high = x.max(axis=0)[np.where(by_gaps, forest.feature, 0)]
-    threshold = np.where(by_gaps, high, forest.threshold)
-    return forest._replace(threshold=threshold, default_left=np.zeros(0, np.uint8))
-
-
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
-    """Returns a grown forest, and hinge trees with its splits fitted to its out-of-bag residuals."""
+    """Returns a grown forest, and hinge trees fitted to its out-of-bag residuals.
+
+    Their splits are those of trees boosted on the residuals.
+    """
     task, classes = settings.task, settings.task == "classification"
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
     forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
-    numbers = _of_numbers(forest, rows.x)
     picked = drawn(rows, rng)
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
@@ -115,7 +107,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
         (t, f, w), intercept, _ = hinge.from_forest(
             z,
             residual,
-            numbers,
+            start_trees(z, residual, settings, rng),
             settings.depth,
             l2=recipe.RIDGE,
             tolerance=recipe.TOLERANCE,

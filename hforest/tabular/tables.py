@@ -5,11 +5,12 @@ without it. The conversion to features is in `columns`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
 from operator import attrgetter, is_not, methodcaller, ne
@@ -21,6 +22,7 @@ from ..core import check, extras
 from ..core.aliases import IntArray
 from ..core.dispatch import is_cupy
 from ..core.real import as_given, rows_of
+from .library import aside, distinct, is_failure, polars
 
 NUMBERS = ("number", "boolean", "time", "duration")
 """Kinds whose values are numbers; of the last two in days."""
@@ -49,7 +51,7 @@ NULL_VALUES = (
 )  # fmt: skip
 """Texts that stand for a missing value by default, those of pandas and readr; spaces around them do not
 count."""
-_DAY = np.timedelta64(1, "D")
+DAY = np.timedelta64(1, "D")
 
 
 class Values(NamedTuple):
@@ -58,8 +60,8 @@ class Values(NamedTuple):
     kind: str
     data: Any = None
     """(n_rows,): of numbers any real dtype, of booleans bool, of times of day and durations float64 days, of
-    TIMES datetime64[us], of text a polars Series or an object array (None where missing), of other LEVELS
-    int64 places in `levels`."""
+    TIMES datetime64[us], of text a polars Series (String or Categorical) or an object array (None where
+    missing), of other LEVELS, and of text with `levels`, int64 places in these, -1 where missing."""
     absent: Any = None
     """(n_rows,) bool: where a value is missing; `data` is arbitrary there."""
     levels: tuple[str, ...] = ()
@@ -73,6 +75,11 @@ class ColumnError(Exception):
     def __init__(self, expected: str, got: str, remedy: str, error: type[Exception] = ValueError) -> None:
         super().__init__(f"expected {expected}, got {got}; {remedy}")
         self.error = error
+
+    def alone(self) -> "ColumnError":
+        """Returns this error without the frames that raised it, which keep the columns of the table alive."""
+        self.__traceback__ = self.__context__ = None
+        return self
 
 
 class Faults:
@@ -126,30 +133,39 @@ class File:
     """The columns of a file, as `read` returns them."""
 
     frame: Any
-    """A polars data frame; the cells of a CSV file are text."""
+    """A polars data frame."""
     lines: IntArray | None = None
     """(n_rows,) int64: the line of the file where each row is; None if rows have no lines."""
     decimal: str = "."
     """The decimal sign that the separator of a CSV file suggests."""
+    is_text: bool = False
+    """Whether all columns are text, as in a CSV file; those of few different texts are Categorical."""
 
     @property
     def columns(self) -> list[str]:
         """Returns the names of the columns."""
         return list(self.frame.columns)
 
+    @aside
     def __getitem__(self, rows: Any) -> "File":
         """Returns some of the rows, (n,) int64."""
         lines = None if self.lines is None else self.lines[rows]
-        return File(self.frame[rows.tolist()], lines, self.decimal)
+        return replace(self, frame=self.frame[rows.tolist()], lines=lines)
 
+    @aside
     def without(self, names: Container[str]) -> "File":
         """Returns the columns of other names."""
         kept = [name for name in self.columns if name not in names]
-        return File(self.frame.select(kept), self.lines, self.decimal)
+        return replace(self, frame=self.frame.select(kept))
 
     def place(self, row: int) -> str:
         """Returns where a row is, for messages."""
         return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+
+def place_of(table: Any) -> Callable[[int], str]:
+    """Returns the function that says where a row of a table is."""
+    return table.place if isinstance(table, File) else lambda row: f"row {row}"
 
 
 Reader = Callable[[], Values]
@@ -157,8 +173,9 @@ Reader = Callable[[], Values]
 
 def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
     """Returns the names of the columns, a function that reads each, and the number of rows."""
+    read = of_series
     if isinstance(table, File):
-        table = table.frame
+        read, table = of_series if not table.is_text else _of_text, table.frame
     check.on_cpu(**{name: table})
     check.require(
         not isinstance(table, list | tuple) or not any(isinstance(row, Mapping) for row in table[:1]), name,
@@ -170,20 +187,16 @@ def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
         a = as_given(name, table)
         rows_of(name, a, ("n_rows", "n_columns"))
         names = [str(j) for j in range(a.shape[1])]
-        return names, [_later(of_array, a[:, j]) for j in range(a.shape[1])], len(a)
+        return names, [partial(of_array, a[:, j]) for j in range(a.shape[1])], len(a)
     if isinstance(table, np.ndarray):
         as_given(name, table)
         remedy = f"pass {name}.ravel()"
         check.require(table.ndim == 1, name, "a structured array with one axis", table.shape, remedy)
         fields = table.dtype.names or ()
-        return list(fields), [_later(of_array, table[field]) for field in fields], len(table)
+        return list(fields), [partial(of_array, table[field]) for field in fields], len(table)
     if isinstance(table, Mapping):
         return _opened_mapping(name, table)
-    return _opened_frame(name, table)
-
-
-def _later(function: Callable[[Any], Values], column: Any) -> Reader:
-    return lambda: function(column)
+    return _opened_frame(name, table, read)
 
 
 def _distinct(name: str, names: list[str]) -> list[str]:
@@ -209,21 +222,29 @@ def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], lis
             f"{len(arrays[0]) if arrays[0].ndim else 'some'} values, as many as in each column",
             f"shape {a.shape}", "pass columns of equal length",
         )  # fmt: skip
-    return names, [_later(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
+    return names, [partial(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
 
 
 def _column(name: str, a: Any) -> Any:
     """Returns a column of a mapping as an array; the items of a list keep their Python types."""
     if not isinstance(a, list | tuple):
         return as_given(name, a)
-    column = np.empty(len(a), object)
-    for i, value in enumerate(a):
-        column[i] = value
     nested = any(isinstance(value, list | tuple | np.ndarray) for value in a[:1])
-    return as_given(name, a) if nested else column
+    return as_given(name, a) if nested else objects(a)
 
 
-def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """Returns an array (n,) of Python objects, which keep their types."""
+    column = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        column[i] = value
+    return column
+
+
+@aside
+def _opened_frame(
+    name: str, table: Any, read: Callable[[Any], Values]
+) -> tuple[list[str], list[Reader], int]:
     try:
         import narwhals.stable.v2 as nw
     except ImportError:
@@ -241,7 +262,9 @@ def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
         frame = nw.from_native(table, eager_only=True)
     except TypeError:
         raise other from None
-    return names, [_later(of_series, column) for column in frame.iter_columns()], len(frame)
+    if frame.implementation.is_polars():
+        polars(name)
+    return names, [partial(read, column) for column in frame.iter_columns()], len(frame)
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -268,7 +291,7 @@ def of_array(a: np.ndarray) -> Values:
             raise ColumnError(
                 "durations of a fixed length", f"dtype {a.dtype}", "convert them to days", TypeError
             )
-        return Values("duration", a / _DAY, np.isnat(a))
+        return Values("duration", a / DAY, np.isnat(a))
     if kind == "S":
         try:
             a = np.strings.decode(a, "utf-8")
@@ -386,9 +409,9 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
             got = "times with a time zone"
             raise ColumnError("times of day without a time zone", got, "pass dates and times")
         of_epoch = np.strings.add("1970-01-01T", values.astype(str)).astype("datetime64[us]")
-        some = (of_epoch - np.datetime64(0, "us")) / _DAY
+        some = (of_epoch - np.datetime64(0, "us")) / DAY
     elif kind == "duration":
-        some = np.array(values.tolist(), "timedelta64[us]") / _DAY
+        some = np.array(values.tolist(), "timedelta64[us]") / DAY
     else:
         some = values.astype(bool) if kind == "boolean" else _numbers(values)
     numbers = np.full(len(present), np.nan, some.dtype) if some.dtype.kind == "f" else np.zeros(
@@ -434,16 +457,14 @@ def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:
 
     Those of numbers are in ascending order and exact; infinity is missing.
     """
+    if values.kind in LEVELS and (values.kind != "text" or values.levels):
+        return values.levels, values.data
     if values.kind == "text" and isinstance(values.data, np.ndarray):
         codes = np.full(len(values.absent), -1)
         levels, codes[~values.absent] = encoded(values.data[~values.absent])
         return levels, codes
     if values.kind == "text":
-        some = values.data.drop_nulls().unique(maintain_order=True).to_list()
-        codes = values.data.replace_strict(some, range(len(some)), default=-1)
-        return tuple(some), codes.cast(int).fill_null(-1).to_numpy()
-    if values.kind in LEVELS:
-        return values.levels, values.data
+        return places_in(*distinct(values.data, always=True))
     present = ~values.absent
     if values.data.dtype.kind == "f":
         present &= np.isfinite(values.data)
@@ -453,6 +474,18 @@ def spelt(values: Values) -> tuple[tuple[str, ...], IntArray]:
     return tuple(map(spelling, some.tolist())), codes
 
 
+def places_in(different: Any, places: IntArray, counts: IntArray) -> tuple[tuple[str, ...], IntArray]:
+    """Returns texts and places of `distinct`, -1 for null."""
+    levels = tuple(different[:-1].to_list())
+    return levels, np.where(places == len(levels), -1, places) if counts[-1] else places
+
+
+def by_spelling(values: Values) -> Values:
+    """Returns text as places in its levels, which are computed once."""
+    levels, codes = spelt(values)
+    return values._replace(data=codes, levels=levels)
+
+
 # ------------------------------------------------------------------------------------------- frames
 
 
@@ -460,10 +493,10 @@ def of_series(series: Any) -> Values:
     """Returns a column of a data frame, as a series of narwhals."""
     try:
         return _of_series(series)
-    except (ColumnError, ImportError, MemoryError, KeyboardInterrupt):
+    except (ColumnError, ImportError, MemoryError):
         raise
-    except BaseException as error:  # each library raises its own; polars' panic is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:  # each library raises its own
+        if not is_failure(error):
             raise
         text = str(error).partition("\n")[0]
         raise ColumnError(
@@ -483,8 +516,8 @@ def _of_series(series: Any) -> Values:
         return _of_categories(series, absent)
     if dtype == nw.String:
         if series.implementation.is_polars():
-            return Values("text", series.to_native(), absent)
-        texts = _objects(series)
+            return _of_text(series)
+        texts = objects(series.to_list())
         texts[absent] = None  # pandas gives NaN
         return Values("text", texts, absent)
     if dtype in (nw.List, nw.Array, nw.Struct, nw.Binary):
@@ -494,24 +527,23 @@ def _of_series(series: Any) -> Values:
         data = np.asarray(filled.to_numpy())
         if data.dtype.kind in "biu":
             return Values("boolean" if dtype == nw.Boolean else "number", data, absent)
-        return _of_objects(_objects(series))
+        return _of_objects(objects(series.to_list()))
     if dtype.is_float():
         data = np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
         return Values("number", data, np.isnan(data))
     if dtype in (nw.Unknown, nw.Object, nw.Decimal):
-        return _of_objects(_objects(series))
+        return _of_objects(objects(series.to_list()))
     values = of_array(np.asarray(series.to_numpy()))
     if dtype == nw.Datetime and dtype.time_zone is not None:
         return values._replace(kind="instant")
     return values
 
 
-def _objects(series: Any) -> np.ndarray:
-    values = series.to_list()
-    column = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        column[i] = value
-    return column
+def _of_text(series: Any) -> Values:
+    """Returns a column of a CSV file."""
+    if series.null_count() == len(series):
+        return missing(len(series))
+    return Values("text", series.to_native(), np.asarray(series.is_null().to_numpy(), bool))
 
 
 def _of_categories(series: Any, absent: np.ndarray) -> Values:
@@ -528,7 +560,7 @@ def _of_categories(series: Any, absent: np.ndarray) -> Values:
     if series.implementation.is_pandas_like():
         codes = series.to_native().cat.codes.to_numpy(np.int64)
     else:
-        texts = _objects(series.cast(nw.String))
+        texts = objects(series.cast(nw.String).to_list())
         if of_polars and series.dtype == nw.Categorical:
             named = sorted(set(texts[~absent]))  # categories of polars are those of all frames of the process
         place = {str(level): i for i, level in enumerate(named)}

@@ -10,8 +10,9 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Table, Task
 from ..core.real import as_given
 from . import texts
-from .columns import coded, hints_of, place_of, text_array, unread
-from .tables import MISSING, NUMBERS, TIMES, WORDS, ColumnError, group_of, opened
+from .columns import coded, text_array
+from .library import aside
+from .tables import MISSING, NUMBERS, TIMES, WORDS, ColumnError, group_of, objects, opened, place_of
 
 FEW = 20
 """Number of classes up to which each may have a single row."""
@@ -72,9 +73,7 @@ def one_kind(name: str, y: Any) -> np.ndarray:
     """Returns labels as an array, after checking that all are of one kind and that none is missing."""
     a = y
     if isinstance(y, list | tuple) and not any(isinstance(item, list | tuple | np.ndarray) for item in y[:1]):
-        a = np.empty(len(y), object)
-        for i, item in enumerate(y):
-            a[i] = item
+        a = objects(y)
     a = as_given(name, a)
     if a.dtype.kind == "S":
         a = np.strings.decode(a, "utf-8")
@@ -155,6 +154,7 @@ class Target(NamedTuple):
     task: Task
 
 
+@aside
 def target(
     table: Table,
     column: str,
@@ -196,7 +196,7 @@ def target(
     names, readers, _ = opened("table", table)
     check.choice("column", column, names)
     check.choice("task", task, (None, *supervised.TASKS))
-    hints, where = hints_of(table, null_values, day_first), f"column {column!r}"
+    hints, where = texts.hints_of(table, null_values, day_first), f"column {column!r}"
     try:
         values, place = readers[names.index(column)](), place_of(table)
     except ColumnError as fault:
@@ -206,7 +206,10 @@ def target(
     if values.kind == "text":
         typed, form, rows, faults, _ = texts.typed(values, hints)
         if task != "classification":
-            faults = (*unread(form, rows, values, typed, place), *(f for f in faults if "looks like" in f))
+            faults = (
+                *texts.unread(form, rows, values, typed, place),
+                *(f for f in faults if "looks like" in f),
+            )
     if faults and task != "classification":
         raise ValueError(
             f"{where}: expected numbers, or labels of several rows each, got values of which {faults[0]}; "

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import extras
-from .tables import NULL_VALUES, ColumnError, Values, missing
+from ..core import check
+from ..core.aliases import IntArray
+from .library import distinct, polars
+from .tables import NULL_VALUES, ColumnError, File, Values, by_spelling, missing, places_in
 
 MAX_UNREADABLE = 0.1
 """Maximum share of cells that may be unreadable in a column of numbers, booleans, dates or times."""
@@ -33,6 +35,22 @@ class Hints(NamedTuple):
     """The decimal sign of a column in which each cell can be read with "." and with ","."""
 
 
+def hints_of(table: Any, null_values: Any, day_first: bool | None) -> Hints:
+    """Returns what is known about the texts of a table, from arguments."""
+    words: tuple[str, ...] = NULL_VALUES if null_values is None else _words(null_values)
+    if day_first is not None:
+        check.flag("day_first", day_first)
+    return Hints(words, day_first, table.decimal if isinstance(table, File) else ".")
+
+
+def _words(null_values: Any) -> tuple[str, ...]:
+    remedy = "pass a list of words, or None for those of pandas and readr"
+    check.instance("null_values", null_values, list | tuple, "None or a list of words", remedy)
+    for word in null_values:
+        check.instance("null_values", word, str, "words", remedy)
+    return ("", *(word.strip() for word in null_values))
+
+
 class Typed(NamedTuple):
     """A text column as it was read."""
 
@@ -45,15 +63,6 @@ class Typed(NamedTuple):
     """Sentences about what may be misread."""
     notes: tuple[str, ...] = ()
     """Sentences about how cells were read."""
-
-
-def polars(name: str) -> Any:
-    """Returns the module polars; ImportError names the extra that installs it."""
-    try:
-        import polars
-    except ImportError:
-        raise extras.missing(name, "polars 1.0 or newer to read text", "tables") from None
-    return polars
 
 
 def series_of(values: Values) -> Any:
@@ -113,7 +122,7 @@ def _number(texts: Any, form: str) -> Any:
     return texts.to_frame("a").select(pl.when(a.is_finite()).then(a))["a"]
 
 
-def _boolean_formats(sample: Any, hints: Hints) -> Iterator[str]:
+def _one_format(sample: Any, hints: Hints) -> Iterator[str]:
     yield ""
 
 
@@ -186,10 +195,6 @@ def _compact_formats(sample: Any, hints: Hints) -> Iterator[str]:
 _CLOCK = r"^(-)?(?:(\d+) days?,? )?(\d+):([0-5]?\d)(?::([0-5]?\d(?:\.\d+)?))?( ?[AaPp]\.?[Mm]\.?)?$"
 
 
-def _clock_formats(sample: Any, hints: Hints) -> Iterator[str]:
-    yield ""
-
-
 def _clock(texts: Any, form: str) -> Any:
     """Returns days: of times of day, and of durations such as 25:10."""
     pl = polars("text")
@@ -208,17 +213,19 @@ class Reader(NamedTuple):
     """A kind of cells."""
 
     word: str
+    pattern: str
+    """What most cells contain."""
     formats: Callable[[Any, Hints], Iterator[str]]
     """Formats proposed for a sample of cells, in order of preference."""
     cast: Callable[[Any, str], Any]
 
 
 READERS = {
-    "compact": Reader("dates", _compact_formats, _date),
-    "number": Reader("numbers", _number_formats, _number),
-    "boolean": Reader("booleans", _boolean_formats, _boolean),
-    "date": Reader("dates", _date_formats, _date),
-    "clock": Reader("times", _clock_formats, _clock),
+    "compact": Reader("dates", r"\d", _compact_formats, _date),
+    "number": Reader("numbers", r"\d", _number_formats, _number),
+    "boolean": Reader("booleans", "", _one_format, _boolean),
+    "date": Reader("dates", r"\d\D+\d", _date_formats, _date),
+    "clock": Reader("times", r"\d:\d", _one_format, _clock),
 }
 """Readers by name, in the order in which `typed` prefers them."""
 DEFAULT_FORMS = {
@@ -271,39 +278,63 @@ def _plain(texts: Any, hints: Hints) -> Any:
 
 def typed(values: Values, hints: Hints) -> Typed:
     """Returns a column of text as what nearly all of its cells are, with what was unreadable."""
-    texts, none = series_of(values), np.zeros(0, np.int64)
-    plain = _plain(texts, hints)
+    # Different cells are read once. `rows`: for each row, the place of its cell among them.
+    different, rows, counts = distinct(series_of(values))
+    none = np.zeros(0, np.int64)
+    plain = _plain(different, hints)
     if plain is not None:
-        numbers = plain.to_numpy()
+        numbers = plain.to_numpy()[rows]
         odd = plain.null_count() or plain.is_nan().any()
         absent = np.isnan(numbers) if odd else np.zeros(len(numbers), bool)
         return Typed(Values("number", numbers, absent), "number|.||", none)
-    clean = cells(texts, hints.null_values)
-    known = clean.drop_nulls()
-    n = len(known)
+    clean = cells(different, hints.null_values)
+    is_known = clean.is_not_null().to_numpy()
+    known, of_known = clean.drop_nulls(), counts[is_known]
+    n = int(of_known.sum())
     if not n:
-        return Typed(missing(len(clean)), "", none)
-    sample = known.gather_every(max(1, n // SAMPLE))
+        return Typed(missing(len(values.absent)), "", none)
+    places = np.arange(len(clean))[rows] if isinstance(rows, slice) else rows
+    if n < len(places):
+        places = places[is_known[places]]
+    sample = clean.gather(places[:: max(1, n // SAMPLE)])
     forms: dict[str, int] = {}
-    has_digits = 2 * sample.str.contains(r"\d").sum() > len(sample)
+    text = polars("text").col("a").str
+    contained = {name: text.contains(reader.pattern).sum() for name, reader in READERS.items()}
+    n_contained = sample.to_frame("a").select(**contained).row(0, named=True)
     for name, reader in READERS.items():
-        if not has_digits and name != "boolean":
+        if 2 * n_contained[name] <= len(sample):
             continue
         for form in reader.formats(sample, hints):
             if 2 * reader.cast(sample, form).count() > len(sample):
-                forms[f"{name}|{form}"] = n - cast_cells(known, f"{name}|{form}").count()
+                unread = cast_cells(known, f"{name}|{form}").is_null().to_numpy()
+                forms[f"{name}|{form}"] = int(of_known[unread].sum())
         if 0 in forms.values():
             break
     best = min(forms, key=lambda form: forms[form], default="")
     if not best or forms[best] > MAX_UNREADABLE * n:
-        return Typed(values, "", none, _almost(best, forms, n, known))
+        return Typed(_text(values, different, rows, counts), "", none, _almost(best, forms, n, known))
     a = cast_cells(clean, best)
     if best.startswith("number") and _merges(clean, a):
-        return Typed(values, "", none, (), ("float64 would round these whole numbers, which are categories",))
-    unreadable = np.flatnonzero((a.is_null() & clean.is_not_null()).to_numpy())
+        fault = "float64 would round these whole numbers, which are categories"
+        return Typed(_text(values, different, rows, counts), "", none, (), (fault,))
     faults = _ambiguous(best, [form for form in forms if forms[form] == forms[best]], known)
     notes = () if best in DEFAULT_FORMS.values() else (_as_read(best),)
-    return Typed(_values(best.partition("|")[0], a), best, unreadable, faults, notes)
+    return _read(a, clean, rows, best)._replace(faults=faults, notes=notes)
+
+
+def _text(values: Values, different: Any, rows: Any, counts: np.ndarray) -> Values:
+    """Returns a column of text as places in its texts, which are known if they are few."""
+    if isinstance(rows, slice):
+        return by_spelling(values)
+    levels, places = places_in(different, rows, counts)
+    return values._replace(data=places, levels=levels)
+
+
+def _read(a: Any, clean: Any, rows: Any, form: str) -> Typed:
+    """Returns a column whose cells `clean` a form has cast to `a`."""
+    values = _values(form.partition("|")[0], a)
+    unreadable = np.flatnonzero((a.is_null() & clean.is_not_null()).to_numpy()[rows])
+    return Typed(values._replace(data=values.data[rows], absent=values.absent[rows]), form, unreadable)
 
 
 def cast_cells(texts: Any, form: str) -> Any:
@@ -314,10 +345,9 @@ def cast_cells(texts: Any, form: str) -> Any:
 
 def cast(values: Values, form: str, null_values: tuple[str, ...]) -> Typed:
     """Returns a column of text read by the form of an earlier one."""
-    clean = cells(series_of(values), null_values)
-    a = cast_cells(clean, form)
-    unreadable = np.flatnonzero((a.is_null() & clean.is_not_null()).to_numpy())
-    return Typed(_values(form.partition("|")[0], a), form, unreadable)
+    different, rows, _ = distinct(series_of(values))
+    clean = cells(different, null_values)
+    return _read(cast_cells(clean, form), clean, rows, form)
 
 
 def _merges(texts: Any, numbers: Any) -> bool:
@@ -329,6 +359,19 @@ def _merges(texts: Any, numbers: Any) -> bool:
 
 
 # -------------------------------------------------------------------------------------------- notes
+
+
+def unread(form: str, rows: IntArray, raw: Values, values: Values, place: Any) -> list[str]:
+    """Returns a sentence about the unreadable cells of a column of text, if there are any."""
+    if not len(rows):
+        return []
+    n, data = int((~values.absent).sum()) + len(rows), raw.data
+    some = ", ".join(f"{data[row].strip()!r:.60} in {place(row)}" for row in rows[:3].tolist())
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    word = READERS[form.partition("|")[0]].word
+    return [
+        f"{n - len(rows)} of {n} values read as {word}; {some}{more} cannot be read as {word} and are missing"
+    ]
 
 
 def _as_read(form: str) -> str:

@@ -10,6 +10,7 @@ from ..core.aliases import FloatArray, IntArray, Task
 from ..core.check import unchecked
 from ..optim import adam
 from . import descent, recipe
+from .boosting import with_boosted
 from .model import Member, inputs, probabilities, trees_scores
 from .recipe import Rows, Settings, loss_of
 from .start import Start, begin
@@ -202,4 +203,14 @@ def member_of(
     """Returns a member fitted to rows with held-out rows, and whether to continue with the next one."""
     with unchecked(), np.errstate(over="ignore", invalid="ignore"):
         start = begin(rows, held, settings, rng)
-        return _trained(start, rows, held, settings, report, rng)
+        done = 0
+
+        def counted(step: int) -> bool:
+            nonlocal done
+            done = step
+            return report(step)
+
+        member, going = _trained(start, rows, held, settings, counted, rng)
+        if held is None or not settings.n_boosted or not going:
+            return member, going
+        return with_boosted(member, rows, held, settings, lambda n: report(done + n), rng)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.types import Device
 
 from .. import hinge
+from ..core.keywords import answered
 from .library import Aggregate, Kind, MarginName, check_integer
 from .modules import Forest, numpy_dtype, seed
 from .operators import per_axis
@@ -20,6 +21,7 @@ class _HingeConv(Forest):
 
     n_axes = 0
 
+    @answered
     def __init__(
         self,
         in_channels: int,

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from .. import neural
+from ..core.keywords import answered
 from .library import Layer, inside_autocast, same_dtype
 from .modules import host, numpy_dtype, seed
 from .neural import Loss, neural_forest, neural_loss
@@ -62,6 +63,7 @@ class NeuralForest(Layer):
     index: Tensor | None
     leaves: Tensor
 
+    @answered
     def __init__(
         self,
         in_features: int,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.types import Device
 
 from .. import hinge, tree
+from ..core.keywords import answered
 from .library import Aggregate, Kind, Layer, MarginName, check_integer
 from .operators import hinge_forest
 
@@ -137,6 +138,7 @@ class HingeForest(Forest):
     (torch.Size([32, 10]), torch.Size([32, 10, 8, 8]))
     """
 
+    @answered
     def __init__(
         self,
         in_features: int,

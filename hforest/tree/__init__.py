@@ -26,6 +26,7 @@ from .importances import importance, permutation_importance
 from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
 from .proximities import proximity
+from .pruning import prune, pruning_alphas
 from .refitting import leaf_counts, refit
 from .shap import ShapValues, shap_values
 from .text import to_text
@@ -52,6 +53,8 @@ __all__ = [
     "prediction_intervals",
     "prepare",
     "proximity",
+    "prune",
+    "pruning_alphas",
     "quantiles",
     "refit",
     "save",

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import check as checks
 from ..core import supervised
-from ..core.aliases import ArrayLike, FloatArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
 from .forest import Forest, knows_missing
 from .walks import REMEDY, apply
@@ -44,13 +44,19 @@ def covers(
 
     counts: (n_trees, n_samples), how often each tree drew each sample.
     """
-    leaf = apply(forest, x)
-    if not len(x):
+    return covers_of(name, forest, apply(forest, x), sample_weight, counts)
+
+
+def covers_of(
+    name: str, forest: Forest, leaf: IntArray, sample_weight: ArrayLike | None, counts: ArrayLike | None
+) -> Covers:
+    """Returns what `covers` does, from the leaves (n_samples, n_trees) of the samples."""
+    if not len(leaf):
         raise ValueError(
             f"{name}: expected at least one sample, got 0; pass samples that the forest was grown on"
         )
-    weight = supervised.sample_weight(sample_weight, x)
-    weight, _ = supervised.scaled_weight(weight, None, weight.dtype, len(x))
+    weight = supervised.sample_weight(sample_weight, leaf)
+    weight, _ = supervised.scaled_weight(weight, None, weight.dtype, len(leaf))
     in_tree = None if counts is None else supervised.in_bag_counts("counts", counts, *leaf.shape[::-1])
     start, n_trees = forest.tree_start, leaf.shape[1]
     n_nodes = np.diff(start)

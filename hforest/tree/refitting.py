@@ -1,6 +1,6 @@
 """Leaf values from samples that did not grow the splits: counts of classes, and refitted forests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -238,9 +238,9 @@ def target_sums(
     return total, sums
 
 
-def _entries(indptr: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-    """Returns new row pointers of some rows of a CSR array, and the numbers of their entries."""
-    sizes = indptr[nodes + 1] - indptr[nodes]
+def _entries(indptr: IntArray, nodes: IntArray, split: np.ndarray) -> tuple[IntArray, IntArray]:
+    """Returns new row pointers of some rows of a CSR array, and the numbers of the entries of splits."""
+    sizes = (indptr[nodes + 1] - indptr[nodes]) * split
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return starts, np.arange(starts[-1]) + np.repeat(indptr[nodes] - starts[:-1], sizes)
 
@@ -262,8 +262,22 @@ def _pruned(forest: Forest, has_samples: np.ndarray) -> Forest:
         left, right = full[child[at]], full[child[at] + 1]
         full[at] = left | right
         place[at] = np.where(left & right, at, np.where(left, place[child[at]], place[child[at] + 1]))
+    rows = (root + tree) // 2 + forest.left
+    return reduced(forest, place, is_split, lambda leaves: of_leaves(forest, rows[leaves]))
 
-    # Nodes of each depth again, from the remaining roots: (node, place of its parent among all of them).
+
+def reduced(
+    forest: Forest, place: IntArray, is_split: np.ndarray, values: Callable[[IntArray], dict[str, FloatArray]]
+) -> Forest:
+    """Returns a forest with some of the nodes of another one.
+
+    place: (n_nodes,) the node that replaces each node. is_split: (n_nodes,) whether a node that remains is a
+    split; else it is a leaf. values: returns the arrays of `LEAF_FIELDS` for nodes that become leaves.
+    """
+    n_trees = len(forest.tree_start) - 1
+    tree = np.repeat(np.arange(n_trees), np.diff(forest.tree_start))
+    child = forest.tree_start[tree] + forest.left
+    # Nodes of each depth again, from the remaining roots.
     level, seen = place[forest.tree_start[:-1]], []
     while level.size:
         seen.append(level)
@@ -278,26 +292,25 @@ def _pruned(forest: Forest, has_samples: np.ndarray) -> Forest:
     nth = np.cumsum(split) - split
     nth -= nth[first]
     leaf_nth = np.arange(len(nodes)) - first - nth
-    rows = ((root + tree) // 2 + forest.left)[nodes[~split]]
     entries: Any = slice(None)
     indptr = forest.indptr
     if indptr.size:
-        indptr, entries = _entries(indptr, nodes)
+        indptr, entries = _entries(indptr, nodes, split)
     bits: Any = slice(None)
     sets = forest.category_indptr
     if sets.size:
-        sets, bits = _entries(sets, nodes)
+        sets, bits = _entries(sets, nodes, split)
     return forest._replace(
         tree_start=start,
-        feature=forest.feature[nodes],
-        threshold=forest.threshold[nodes],
+        feature=np.where(split, forest.feature[nodes], -1).astype(np.int32),
+        threshold=np.where(split, forest.threshold[nodes], 0).astype(forest.threshold.dtype),
         left=np.where(split, 2 * nth + 1, leaf_nth).astype(np.int32),
-        **of_leaves(forest, rows),
-        gain=forest.gain[nodes],
+        **values(nodes[~split]),
+        gain=np.where(split, forest.gain[nodes], 0).astype(forest.gain.dtype),
         indptr=indptr,
         indices=forest.indices[entries],
         data=forest.data[entries],
-        default_left=forest.default_left[nodes] if forest.default_left.size else forest.default_left,
+        default_left=forest.default_left[nodes] * split if forest.default_left.size else forest.default_left,
         category_indptr=sets,
         category_bits=forest.category_bits[bits],
     )

@@ -206,12 +206,8 @@ def _loads(target: Target) -> bool:
 
 
 def _interrupted(target: Target) -> bool:
-    # Text is read by polars, which loses exceptions of handlers, and whose threads a forked child does not have.
-    by_polars = target.name.startswith("tabular.") and target.name.partition(".")[2] in (
-        "columns", "differences", "numbers", "read", "target",
-    )  # fmt: skip
     timer = hasattr(signals.signal, "setitimer")
-    return bool(target.package) and timer and stories.possible(target) and not by_polars
+    return bool(target.package) and timer and stories.possible(target)
 
 
 def _forked(target: Target) -> bool:

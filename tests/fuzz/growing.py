@@ -56,6 +56,7 @@ options("first_row", 0, 3)
 options("min_samples_split", 2, 5)
 options("min_samples_leaf", 1, 2)
 options("min_impurity_decrease", 0.0, 0.1)
+options("max_leaf_nodes", None, 2, 5)
 options("min_weight_fraction_leaf", 0.0, 0.2)
 options("co2.max_features", None, "n**0.6", "sqrt", 1, 0.5)
 
@@ -73,7 +74,9 @@ def _every_label(s: Setting) -> np.ndarray:
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
-        return s.numbers(s.n, width) if width else s.numbers(s.n)
+        of_counts = s.target.name == "growth.grow" and s.argument("criterion") == "poisson"
+        numbers = s.positive if of_counts else s.numbers
+        return numbers(s.n, width) if width else numbers(s.n)
     return _every_label(s)
 
 
@@ -131,7 +134,10 @@ def _class_weight(s: Setting) -> Any:
 def _criterion(s: Setting) -> Any:
     if _several(s):
         return s.choice(("gini", None))
-    return s.choice((None, "squared_error") if _regression(s) else ("gini", "entropy", None))
+    names = (
+        (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
+    )
+    return s.choice((*names, "poisson") if s.target.name == "growth.grow" and _regression(s) else names)
 
 
 @value("bootstrap")
@@ -198,6 +204,16 @@ def _max_features(s: Setting) -> Any:
 
 
 options("growth.splitter", "best", "random")
+
+
+@value("monotonic_cst")
+def _signs(s: Setting) -> Any:
+    x, y = s.argument("x"), np.asarray(s.argument("y"))
+    several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
+    refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
+    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+
+
 options("growth.n_draws", None, 1, 7)
 
 

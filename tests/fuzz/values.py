@@ -53,8 +53,8 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps",
-          "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap"}  # fmt: skip
-"""Arguments that are never left to their defaults, which don't fit small arrays or take long."""
+          "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap", "background", "cover"}  # fmt: skip
+"""Arguments that are never left to their defaults, which don't fit small arrays, take long or exclude one another."""
 
 
 NOT_EMPTY = {"median_thresholds", "fit_weights", "from_forest"}

@@ -52,8 +52,18 @@ def predict_prepared(dtype, n_trees, depth, n, n_features):
     tree.predict(forest, normal(n, n_features, dtype=dtype))
 
 
+def shap_values(dtype):
+    tree.shap_values(
+        forest_of(True, 2, 3, 5, 2, dtype), normal(9, 5, dtype=dtype), cover=normal(3, 5, dtype=dtype)
+    )
+
+
 def rows():
     for bits, dtype in (("f32", np.float32), ("f64", np.float64)):
+        yield Row(
+            f"tree.shap_values-{bits}", lambda dtype=dtype: shap_values(dtype), "tree.walk_trees",
+            "tree.edge_enter_{path} tree.edge_leave_{path} tree.edge_add_leaf_{path}",
+        )  # fmt: skip
         # Of 2**16 features and more places in a row have no 16 bits.
         for name, sizes in (("one", (10, 6, 1, 5)), ("some", (10, 9, 40, 5)), ("wide", (2, 3, 1, 1 << 16))):
             yield Row(

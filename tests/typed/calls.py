@@ -19,12 +19,13 @@ forest = hforest.grow(x, y, task="classification", criterion="gini", max_feature
 # Settings that functions hand on are complete, and checked in each.
 of_trees: growth.TreeSettings = {
     "max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_weight_fraction_leaf": 0.0,
-    "min_impurity_decrease": 0.0, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
+    "min_impurity_decrease": 0.0, "max_leaf_nodes": 9, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
     "progress": lambda done, n_trees: done < n_trees, "rng": np.random.default_rng(0),
 }  # fmt: skip
 of_grow: growth.Settings = {
     **of_trees, "projections": project.axis_distribution(2), "n_projections": 1, "max_features": "auto",
     "splitter": "random", "bootstrap": y, "max_samples": None, "y_order": None, "class_weight": {0: 1.0},
+    "monotonic_cst": [1, 0],
 }  # fmt: skip
 by_rows: by_level.Settings = {
     **of_trees, "projections": None, "n_projections": None, "max_features": 0.5, "bootstrap": "poisson",

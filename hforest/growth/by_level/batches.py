@@ -68,7 +68,11 @@ class BatchOfTrees:
         edges, projected = self.plan.edges, self.plan.settings.projections is not None
         has_missing = edges.missing is not None
         width = self.plan.n_outputs * LEAF_VALUES
-        return [tree.grown(width, edges.dtype, has_missing, projected) for tree in self.trees]
+        most = self.plan.settings.limits.max_leaf_nodes
+        return [
+            tree.grown(width, edges.dtype, most, has_defaults=has_missing, projected=projected)
+            for tree in self.trees
+        ]
 
     def _roots(self) -> list[Pending]:
         draw, shape = self.draw, (self.draw.n_trees, self.plan.n_channels)
@@ -122,10 +126,11 @@ class BatchOfTrees:
             extremes = zip(nodes, seen.spread.tolist(), seen.heaviest.tolist(), strict=True)
             own = [i for i, spread, heaviest in extremes if is_narrow(pending[i].unit, spread, heaviest)]
         leaves = {i for i, pure in zip(nodes, is_pure, strict=True) if pure or self._is_leaf(pending[i])}
-        self._make_leaves(pending, sorted(leaves), own)
+        self._add_rows(pending, sorted(leaves), own)
         return [i for i in nodes if i not in leaves]
 
-    def _make_leaves(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
+    def _add_rows(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
+        """Adds the rows of leaves; gives them, and the nodes in `own`, units of their own."""
         if not self.plan.is_classification:
             self._make_units(pending, sorted({*leaves, *own}))
         totals = self._leaf_totals(pending, leaves)
@@ -135,7 +140,7 @@ class BatchOfTrees:
                 row = leaf_of_classes(p.sums[: self.plan.n_outputs].tolist())
             else:
                 row = leaf_of_targets(totals[j], p.unit.centre.tolist(), p.unit.exponent, 0)
-            self.trees[p.tree].make_leaf(p.node, np.array(row))
+            self.trees[p.tree].add_row(p.node, np.array(row))
 
     def _leaf_totals(self, pending: list[Pending], leaves: list[int]) -> list[list[list[int]]]:
         """Returns the totals of the outputs of each leaf; nothing for labels."""
@@ -225,8 +230,10 @@ class BatchOfTrees:
             chosen[i] = best
             for side, sums in enumerate(both):
                 children.append(Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums, p.unit))
-        self._make_leaves(pending, leaves, [])
+        self._add_rows(pending, leaves, [])
         if children:
+            if self.plan.settings.limits.max_leaf_nodes:  # splits may become leaves when the tree is whole
+                self._add_rows([*pending], list(chosen), [])
             self._advance(pending, chosen)
         return children
 

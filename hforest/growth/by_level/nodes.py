@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ..trees import GrownTree, Trees
+from ..trees import GrownTree, Trees, kept_splits
 
 
 class Split(NamedTuple):
@@ -31,11 +31,13 @@ class Tree:
     def __init__(self) -> None:
         self.splits: list[Split | None] = [None]
         self.left: list[int] = [0]
+        self.row: list[int] = [0]
         self.value: list[FloatArray] = []
         self.below: dict[int, Trees] = {}
 
-    def make_leaf(self, v: int, value: FloatArray) -> None:
-        self.left[v] = len(self.value)
+    def add_row(self, v: int, value: FloatArray) -> None:
+        """Adds the values of node v, which is a leaf or may become one."""
+        self.row[v] = len(self.value)
         self.value.append(value)
 
     def make_split(self, v: int, split: Split) -> int:
@@ -45,21 +47,29 @@ class Tree:
         self.left[v] = first
         self.splits += [None, None]
         self.left += [0, 0]
+        self.row += [0, 0]
         return first
 
-    def grown(self, width: int, dtype: np.dtype, has_defaults: bool, projected: bool) -> GrownTree:
+    def grown(
+        self, width: int, dtype: np.dtype, max_leaf_nodes: int, *, has_defaults: bool, projected: bool
+    ) -> GrownTree:
         """Returns the tree, whose leaves have rows of `width` values, breadth-first."""
         parts = _joined(self, width, dtype)
+        if max_leaf_nodes:
+            kept = kept_splits(parts.feature != -1, parts.left, parts.gain, max_leaf_nodes)
+            parts.feature[~kept] = -1
+            for a in (parts.threshold, parts.gain, parts.default_left, parts.n_words, parts.n_entries):
+                a[~kept] = 0
         order = _breadth_first(parts.feature, parts.left)
-        place = np.empty(len(order), np.int64)
+        place = np.empty(len(parts.left), np.int64)
         place[order] = np.arange(len(order))
         feature, left = parts.feature[order], parts.left[order]
         is_leaf = feature == -1
-        value = parts.value[left[is_leaf]]
+        value = parts.value[parts.row[order][is_leaf]]
         left = np.where(is_leaf, np.cumsum(is_leaf) - 1, place[np.where(is_leaf, 0, left)])
         grown = GrownTree(
             feature=feature.astype(np.int32), threshold=parts.threshold[order], left=left.astype(np.int32),
-            gain=parts.gain[order], value=value.astype(dtype).ravel(),
+            gain=parts.gain[order], value=value.astype(dtype),
             default_left=parts.default_left[order].astype(np.uint8),
         )  # fmt: skip
         if projected:
@@ -83,7 +93,9 @@ class _Nodes(NamedTuple):
     feature: IntArray
     threshold: FloatArray
     left: IntArray
-    """Left child; in a leaf its row of `value`."""
+    """Left child, of splits."""
+    row: IntArray
+    """Row of `value`, of leaves and of nodes that may become leaves."""
     gain: FloatArray
     default_left: IntArray
     n_words: IntArray
@@ -125,6 +137,7 @@ def _joined(tree: Tree, width: int, dtype: np.dtype) -> _Nodes:
         feature=np.array(feature, np.int64),
         threshold=np.array(threshold),
         left=np.array(tree.left, np.int64),
+        row=np.array(tree.row, np.int64),
         gain=np.array(gain),
         default_left=np.array(default_left, np.int64),
         n_words=n_words,
@@ -139,6 +152,7 @@ def _joined(tree: Tree, width: int, dtype: np.dtype) -> _Nodes:
     parts, sizes = [top], np.array([len(splits), len(tree.value), len(top.words), len(top.data)])
     for v, subtree in tree.below.items():
         n_nodes, n_values, n_all_words, n_all_entries = sizes.tolist()
+        has_all_rows = len(subtree.value) == len(subtree.left)
         nothing = np.zeros(len(subtree.left) + 1, np.int64)
         sets = subtree.category_indptr if len(subtree.category_indptr) else nothing
         starts = subtree.indptr if len(subtree.indptr) else nothing
@@ -146,7 +160,8 @@ def _joined(tree: Tree, width: int, dtype: np.dtype) -> _Nodes:
             "feature": subtree.feature,
             "threshold": subtree.threshold,
             # Node j > 0 of the subtree gets number n_nodes + j - 1.
-            "left": subtree.left + np.where(subtree.feature != -1, n_nodes - 1, n_values),
+            "left": subtree.left + n_nodes - 1,
+            "row": n_values + (np.arange(len(subtree.left)) if has_all_rows else subtree.left),
             "gain": subtree.gain,
             "default_left": subtree.default_left if len(subtree.default_left) else nothing[1:],
             "n_words": np.diff(sets),

@@ -233,7 +233,9 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
         entries[m + 1] = entries[m] + tree.n_entries
         words[m + 1] = words[m] + tree.n_all_words
     feature, left = (np.empty(nodes[n_trees], np.int32) for _ in range(2))
-    threshold, gain = (np.empty(nodes[n_trees], dtype) for _ in range(2))
+    threshold = np.empty(nodes[n_trees], dtype)
+    # Gains decide which nodes of `Roots` stay, and are rounded later.
+    gain = np.empty(nodes[n_trees], dtype if (<_Grown> trees[0]).tree.row == NULL else np.float64)
     value = np.empty((leaves[n_trees], n_outputs * HF_LEAF_VALUES), dtype)
     indptr, indices, data = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, dtype)
     if projected:
@@ -309,10 +311,14 @@ cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
     t.n, t.single, t.path, t.base = len(objective.sample_weight), single, simd_path(), NULL
     t.weight, t.labels = start[double](objective.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, objective.criterion, False, n_candidates
+    t.n_outputs, t.criterion, t.n_candidates = n_outputs, objective.criterion, n_candidates
+    t.monotonic = start[int32_t](objective.monotonic)
+    t.in_terms = t.monotonic != NULL
     t.scale = objective.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
-    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = objective.limits
+    t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction, t.max_leaves = (
+        objective.limits
+    )
     t.seed, t.watch = batch.seed, NULL
     return t
 

@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
+from hforest.core.score cimport HF_ENTROPY, HF_POISSON
 from hforest.growth.cpu.scorers.bodies cimport hf_bodies
 
 cdef extern from "core/philox.h" nogil:
@@ -93,6 +94,19 @@ cdef struct hf_pending:
     int64_t at         # number of the node in the depth-first tree
     const hf_units* unit  # HF_TERMS
     int kept           # number of its histogram of all columns (term_histogram.pyx); -1: none
+    # With monotonic constraints: bounds of the means, or of the shares of the second class, of its leaves.
+    double lower
+    double upper
+    # Of a node with a split: order of the values of its children, 1 or -1; 0: none. Their common bound.
+    int order
+    double between
+
+
+# A node of a tree with a maximum number of leaves: it has a split, and children once it is taken from r.heap.
+cdef struct hf_scored:
+    hf_pending node
+    uint64_t key       # of the node
+    int64_t middle     # the first sample of the right child
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -122,8 +136,9 @@ cdef struct hf_tree:
     int64_t n_rows
     int64_t node_capacity
     int64_t row_capacity
-    # Projections: node v has entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
-    int64_t* indptr
+    # Projections: node v has entry_count[v] entries from entry_at[v] on.
+    int64_t* entry_at
+    int32_t* entry_count
     uint32_t* indices
     void* data         # (n_entries,), float or double
     int64_t n_entries
@@ -136,6 +151,7 @@ cdef struct hf_tree:
     int64_t n_all_words
     int64_t word_capacity
     bint has_defaults
+    int32_t* row       # (n_nodes,) what leaves have in `left`, of all nodes; NULL: only leaves have rows
     int32_t* reached   # OUT (t.n,): the leaf of each sample that the tree takes; of the caller, or NULL
 
 
@@ -185,12 +201,13 @@ cdef struct hf_task:
     int path                # vector path
     const int32_t* labels   # (n,), or NULL
     const double* targets   # (n, n_outputs), or NULL
+    const int32_t* monotonic  # (n_columns,) sign of the monotonic constraint of each column; NULL: none
     const double* weight    # (n,)  before multiplication with in-bag counts
     const int64_t* base     # (n,)  position of a sample's bins, or NULL
     int64_t n_outputs
     int criterion
     bint has_defaults       # trees handle missing values or categories
-    bint in_terms           # samples are terms even where keys would do
+    bint in_terms           # samples are terms even where keys would do; with monotonic constraints
     int scale               # gains are multiplied by 2**scale
     int64_t n_candidates
     int64_t max_depth
@@ -198,6 +215,7 @@ cdef struct hf_task:
     int64_t min_leaf
     double min_decrease
     double min_weight_fraction   # least share of a tree's weight on each side of a split
+    int64_t max_leaves      # 0: no limit
     uint64_t seed
     hf_watch* watch
 
@@ -245,8 +263,17 @@ cdef struct hf_workspace:
     hf_pending* pending
     int64_t n_pending
     int64_t pending_capacity
+    int64_t max_leaves      # 0: none, or no tree on r.n samples reaches it
+    int64_t n_leaves        # leaves of the tree, if its pending nodes were leaves
+    hf_scored* scored       # (n_scored,), in the order in which nodes were made
+    int64_t n_scored
+    int64_t scored_capacity
+    int32_t* heap           # (n_heap,)  a heap of nodes without children, by number in `scored`
+    int64_t n_heap
     double root_weight
     double least_weight     # least weight of each side of a split
+    const hf_pending* node  # with monotonic constraints: the node whose splits are scored,
+    int sign                # and the sign of the column that is scored; 0: any split is allowed
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
     uint8_t* bucket         # (n,)  histograms with buckets: place of the bucket of each sample's bin
@@ -264,6 +291,11 @@ cdef inline double hf_largest(bint single) noexcept nogil:
 cdef inline bint is_pair(const hf_task* t) noexcept nogil:
     # Returns whether the sums of q and u are all sums of a node: one target or two classes.
     return t.n_outputs == (1 if t.labels == NULL else 2)
+
+
+cdef inline bint has_bounds(const hf_task* t) noexcept nogil:
+    # Returns whether the scores of splits have upper bounds (terms.pxd).
+    return t.criterion != HF_ENTROPY and t.criterion != HF_POISSON
 
 
 cdef inline int64_t class_of(const hf_task* t, const hf_workspace* r, int64_t i) noexcept nogil:

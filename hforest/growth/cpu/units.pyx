@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
-from hforest.core.score cimport hf_distance
+from hforest.core.score cimport HF_POISSON, hf_distance
 from hforest.growth.cpu.leaves cimport HF_LEAF_TOTALS, hf_add_to_leaf
 from hforest.growth.cpu.task cimport class_of, hf_term, is_pair
 
@@ -102,11 +102,12 @@ cdef void _scale_targets(
 
 
 cdef void _scale_node(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, hf_units* unit, int64_t* sum
+    const hf_task* t, hf_workspace* r, const hf_pending* node, bint from_0, hf_units* unit, int64_t* sum
 ) noexcept nogil:
     # Writes k, m and c of a unit that is made from a node, and its samples as integers.
     #
-    # sum  OUT (n_outputs,)  sums of q
+    # from_0  IN                  whether c is 0
+    # sum     OUT (n_outputs,)    sums of q
     cdef int64_t u = _scale_weights(r, node, unit), i, j, most = 0
     cdef const double* targets
     cdef double* c = unit.centre
@@ -117,16 +118,18 @@ cdef void _scale_node(
         for i in range(node.first, node.last if is_pair(t) else node.first):
             r.term[i].q = r.term[i].u if r.term[i].q else 0
         return
-    for j in range(t.n_outputs):
-        least = greatest = _targets(t, r, r.payload[node.first])[j]
-        for i in range(node.first, node.last):
-            targets = _targets(t, r, r.payload[i])
-            least, greatest = min(least, targets[j]), max(greatest, targets[j])
-        c[j] = hf_middle(least, greatest)
-    unit.k = hf_unit_exponent(n, _greatest_product(t, r, node, c))
-    _scale_targets(t, r, node, unit, sum, False)
-    for j in range(t.n_outputs):
-        c[j] = hf_mean(c[j], unit.k, unit.m, sum[j], u)
+    memset(c, 0, t.n_outputs * sizeof(double))
+    if not from_0:
+        for j in range(t.n_outputs):
+            least = greatest = _targets(t, r, r.payload[node.first])[j]
+            for i in range(node.first, node.last):
+                targets = _targets(t, r, r.payload[i])
+                least, greatest = min(least, targets[j]), max(greatest, targets[j])
+            c[j] = hf_middle(least, greatest)
+        unit.k = hf_unit_exponent(n, _greatest_product(t, r, node, c))
+        _scale_targets(t, r, node, unit, sum, False)
+        for j in range(t.n_outputs):
+            c[j] = hf_mean(c[j], unit.k, unit.m, sum[j], u)
     unit.k = hf_unit_exponent(n, _greatest_product(t, r, node, c))
     _scale_targets(t, r, node, unit, sum, True)
     for j in range(t.n_outputs):
@@ -153,7 +156,7 @@ cdef void sum_leaf(
             unit.centre[j] = _targets(t, r, r.payload[node.first])[j]
             hf_add_to_leaf(r.leaf + j * HF_LEAF_TOTALS, 0, 1)
         return
-    _scale_node(t, r, node, unit, r.sum)
+    _scale_node(t, r, node, False, unit, r.sum)
     for i in range(node.first, node.last):
         q = _q_of(t, r, i)
         for j in range(t.n_outputs):
@@ -224,7 +227,7 @@ cdef const hf_units* unit_of_node(const hf_task* t, hf_workspace* r, const hf_pe
     # Returns a unit that is made from a node, and writes the node's samples and sums in it; NULL: no memory.
     cdef hf_units* unit = _new_unit(t, r)
     if unit != NULL:
-        _scale_node(t, r, node, unit, r.sum)
+        _scale_node(t, r, node, t.criterion == HF_POISSON, unit, r.sum)
         measure(t, r, node, &unit.spread, &unit.heaviest)
     return unit
 

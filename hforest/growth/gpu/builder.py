@@ -5,17 +5,18 @@ reads how many there are, once a level, and launches by that; nodes, samples and
 Below them blocks grow small nodes: small_nodes.py.
 """
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ...core.aliases import Array
+from ...core.aliases import Array, IntArray
 from ...core.defaults import larger_left
 from ...core.dispatch import to_numpy
 from ...core.gpu import cast
 from ...core.launch import numbers
-from ..trees import Batch, GrownTree
+from ..trees import Batch, GrownTree, kept_splits
 from . import small_nodes
 from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
 from .small_nodes import GrownNodes, grow_small, no_small, trimmed
@@ -24,6 +25,8 @@ from .structs import Children, Level, NodeEntries, Pending, SmallNodes, Split
 (LEAF_TOTALS,) = numbers("growth/leaf.h", "HF_LEAF_TOTALS")
 (LEAF_SAMPLES,) = numbers("growth/gpu/units.cuh", "LEAF_SAMPLES")
 NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
+FIRST = (1 << FIRST_BITS) - 1
+"""Bits of a place that have the position of the first sample."""
 
 MEMORY_SHARE = 0.5
 """Fraction of the free memory of a device in which trees grow."""
@@ -218,12 +221,27 @@ def _collect(
         return xp.concatenate([getattr(grown, name) for grown in levels])
 
     place = joined("place")
-    tree = xp.searchsorted(ends, place & ((1 << FIRST_BITS) - 1), side="right")
+    tree = xp.searchsorted(ends, place & FIRST, side="right")
     order = xp.lexsort(xp.stack([place, tree]))
     starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1))).astype(np.int64)
     order = order[: starts[-1]]  # behind it are places without a node
-    of_tree, feature = tree[order], joined("feature")[order]
+    feature, gain, most = joined("feature"), xp.ldexp(joined("gain"), task.scale), task.limits.max_leaf_nodes
+    if most:
+        leaf = order[feature[order] == -1]
+        by_parity = (_samples_of_leaves(xp, place[leaf[xp.argsort(place[leaf] & FIRST)]], by_parity),) * 2
+        kept, stays = _kept(feature[order], gain[order], starts, most)
+        feature[order[xp.asarray(~kept)]] = -1
+        order, starts = order[xp.asarray(stays)], np.append(0, np.cumsum(stays))[starts]
+    of_tree, feature = tree[order], feature[order]
     is_leaf = feature == -1
+
+    def of_splits(a: Array) -> Array:
+        """Returns an array of all nodes in order, with 0 for leaves."""
+        a = a[order]
+        if most:
+            a[is_leaf] = 0
+        return a
+
     before = xp.zeros(len(order) + 1, np.int64)
     before[1:] = xp.cumsum(is_leaf)
     first_leaf = before[xp.asarray(starts)]
@@ -232,23 +250,22 @@ def _collect(
     leaves = before[:-1] - first_leaf[of_tree]
     parents = xp.arange(len(order)) - xp.asarray(starts)[of_tree] - leaves
     left = xp.where(is_leaf, leaves, 2 * parents + 1).astype(np.int32)
-    threshold = cast(joined("threshold")[order], task.real)
-    gain = cast(xp.ldexp(joined("gain")[order], task.scale), task.real)
+    threshold, gain = (cast(of_splits(a), task.real) for a in (joined("threshold"), gain))
     leaf = order[is_leaf]
     if task.fit_targets:
         value = _leaves_of_targets(task, place[leaf], joined("count")[leaf], tree[leaf], by_parity)
     else:
         value = joined("value")[leaf]
-    entries = _entries(task, levels, order) if projected else None
+    entries = _entries(task, levels, of_splits) if projected else None
     entry_starts = None if entries is None else to_numpy(entries[0][xp.asarray(starts)])
     if task.has_defaults:
-        default_left = joined("default_left")[order]
+        default_left = of_splits(joined("default_left"))
     else:
         count = joined("count")[order]
         default_left = xp.zeros(len(order), np.uint8)
         children = (xp.asarray(starts)[of_tree] + left)[~is_leaf]
         default_left[~is_leaf] = larger_left(count[children], count[children + 1])
-    n_words, word = _words(task, levels, order)
+    n_words, word = _words(task, levels, order, of_splits)
     word_starts = np.zeros(n_trees + 1, np.int64)
     if len(word):
         word_starts[1:] = to_numpy(xp.cumsum(n_words)[xp.asarray(starts[1:] - 1)])
@@ -256,7 +273,7 @@ def _collect(
         nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
         grown = GrownTree(
             feature=feature[nodes], threshold=threshold[nodes], left=left[nodes], gain=gain[nodes],
-            value=value[rows].ravel(), default_left=default_left[nodes],
+            value=value[rows], default_left=default_left[nodes],
         )  # fmt: skip
         if entries is not None and entry_starts is not None:
             entry, index, factor = entries
@@ -269,24 +286,44 @@ def _collect(
         trees.append(grown)
 
 
-def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
-    """Returns the rows of leaves; a unit is made for each.
+def _kept(feature: Array, gain: Array, starts: IntArray, most: int) -> tuple[Array, Array]:
+    """Returns which nodes are splits of trees with at most `most` leaves, and which are nodes there.
+
+    Nodes are in order, tree after tree and breadth-first: those of tree m are starts[m] to starts[m + 1] - 1.
+    """
+    is_split, gain = to_numpy(feature != -1), to_numpy(gain)
+    kept, stays = np.zeros(len(is_split), bool), np.ones(len(is_split), bool)
+    for first, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        split = is_split[first:stop]
+        kept[first:stop] = kept_splits(split, 2 * np.cumsum(split) - 1, gain[first:stop], most)
+        stays[first + 1 : stop] = np.repeat(kept[first:stop][split], 2)
+    return kept, stays
+
+
+def _samples_of_leaves(xp: ModuleType, place: Array, by_parity: Any) -> tuple[Array, Array]:
+    """Returns samples and u of leaves. place: of all leaves of trees, in the order of their samples.
 
     by_parity: samples and u of even and of odd levels, whose leaves keep their places there.
     """
-    xp, n = task.xp, len(place)
-    order = xp.argsort(place & ((1 << FIRST_BITS) - 1))
-    place = place[order]
-    first = place & ((1 << FIRST_BITS) - 1)
-    at = xp.searchsorted(first, xp.arange(len(by_parity[0][0])), side="right") - 1
+    at = xp.searchsorted(place & FIRST, xp.arange(len(by_parity[0][0])), side="right") - 1
     is_odd = (place >> FIRST_BITS & 1)[at] == 1
     sample, u = (xp.where(is_odd, odd, even) for even, odd in zip(*by_parity, strict=True))
+    return sample, u
+
+
+def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
+    """Returns the rows of leaves; a unit is made for each. by_parity: see `_samples_of_leaves`."""
+    xp, n = task.xp, len(place)
+    order = xp.argsort(place & FIRST)
+    place = place[order]
+    sample, u = _samples_of_leaves(xp, place, by_parity)
     nodes = Children(
-        first, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
+        place & FIRST, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
         xp.empty((n, UNIT)), None, 0,
     )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
     totals = xp.zeros((n, task.n_outputs, LEAF_TOTALS), np.int64)
+    task = task._replace(target=task.target._replace(from_0=0))
     task.make_units(leaves, None)
     task.launch("sum_leaves", -(-len(sample) // LEAF_SAMPLES), task.target, leaves, totals)
     task.launch("write_leaves", n, task.target, leaves, totals)
@@ -295,8 +332,10 @@ def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_p
     return value
 
 
-def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array, Array]:
-    """Returns where the entries of each node begin, and all entries; nodes are in `order`."""
+def _entries(
+    task: Task, levels: list[GrownNodes], of_splits: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
+    """Returns where the entries of each node begin, and all entries; nodes in the order of `of_splits`."""
     xp, begins, counts = task.xp, [], []
     index, factor = [xp.empty(0, np.int32)], [xp.empty(0, np.float32)]
     n_entries = 0
@@ -311,9 +350,11 @@ def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array,
         index.append(node_entries.index)
         factor.append(node_entries.factor)
         n_entries += len(node_entries.index)
-    begin, count = (xp.concatenate(parts)[order] for parts in (begins, counts))
-    entry = xp.zeros(len(order) + 1, np.int64)
+    begin, count = (of_splits(xp.concatenate(parts)) for parts in (begins, counts))
+    entry = xp.zeros(len(count) + 1, np.int64)
     entry[1:] = xp.cumsum(count)
+    if task.limits.max_leaf_nodes:
+        n_entries = int(entry[-1])
     # The node of each entry is the last one that begins there or before: nodes without entries end there.
     at = xp.arange(n_entries)
     node = xp.searchsorted(entry[1:], at, side="right")
@@ -321,7 +362,9 @@ def _entries(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array,
     return entry, xp.concatenate(index)[source], xp.concatenate(factor)[source]
 
 
-def _words(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, Array]:
+def _words(
+    task: Task, levels: list[GrownNodes], order: Array, of_splits: Callable[[Array], Array]
+) -> tuple[Array, Array]:
     """Returns the number of words of each node's set of categories, and all words; nodes are in `order`."""
     xp = task.xp
     if all(grown.words is None for grown in levels):
@@ -332,5 +375,5 @@ def _words(task: Task, levels: list[GrownNodes], order: Array) -> tuple[Array, A
         n_nodes = len(grown.place)
         counts.append(xp.zeros(n_nodes, np.int64) if grown.words is None else grown.words.count)
         words.append(xp.zeros((n_nodes, width), np.uint32) if grown.words is None else grown.words.word)
-    count = xp.concatenate(counts)[order]
+    count = of_splits(xp.concatenate(counts))
     return count, xp.concatenate(words)[order][xp.arange(width) < count[:, None]]

@@ -15,6 +15,7 @@ from ...core.aliases import Array
 from ...core.dispatch import array_module
 from ...core.launch import launch, launch_each, numbers
 from ...core.projections import Distribution
+from ...core.scores import POISSON
 from ...core.supervised import Limits
 from ..bins import Bins
 from ..trees import Objective
@@ -175,7 +176,8 @@ def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_de
     xp = array_module(objective.sample_weight)
     is_random, (labels, targets, n_outputs, _) = splitter == "random", objective.target
     n = len(objective.sample_weight)
-    target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0)
+    from_0 = int(objective.criterion == POISSON)
+    target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0, from_0)
     return Task(
         xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale
     )  # fmt: skip

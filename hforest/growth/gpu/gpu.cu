@@ -53,12 +53,14 @@ struct Target {
     const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
     size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
+    size from_0;                             // whether the centres of units are 0
 };
 
 // The limits that a node must keep to be split.
 struct Limits {
     size max_depth, min_samples_split, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
+    size max_leaf_nodes; // 0: no limit; the host cuts grown trees back
 };
 
 // The nodes of a level, of all trees, and their samples.
@@ -394,7 +396,7 @@ __device__ static inline bool scored(
     const double *mean = level.mean + v * K;
     *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, u, m) +
              hf_score_in_unit((int)criterion, sums, total, mean, K, rest, m);
-    return true;
+    return *score > -HF_INFINITY;
 }
 
 #include "growth/gpu/sorted_scan.cuh"

@@ -25,6 +25,7 @@ class Target(NamedTuple):
     n_outputs: int
     n: int
     is_whole: int
+    from_0: int
 
 
 class Level(NamedTuple):

@@ -159,6 +159,7 @@ __device__ static inline Exponents exponents_of(const Target &y, const Level &le
 // Returns the centre of output k that a stage uses.
 __device__ static inline double centre_of(const Target &y, const Level &level, size v, int stage, size k) {
     const word *here = measured_of(y, level, v), *own = here + MEASURES * (1 + k);
+    if (y.from_0) return 0;
     const double middle = hf_middle(number_of(~own[T_LEAST]), number_of(own[T_MOST]));
     if (stage < CENTRED) return middle;
     const Exponents first = exponents_of(y, level, v, MEANS);

@@ -4,6 +4,10 @@ Forest; Perry et al. 2019, Alg. 1).
 A candidate source is a function split(node, key) that returns None or a `Split` (sources.py).
 """
 
+import heapq
+import math
+from typing import Any
+
 import numpy as np
 
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
@@ -25,80 +29,115 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
+class _Grown:
+    """A node of a growing tree: a leaf until it is split."""
+
+    def __init__(self, samples, key, depth, node):
+        self.samples, self.key, self.depth, self.node = samples, key, depth, node
+        self.best: Any = None
+        """Its best split, if it may be split."""
+        self.gain, self.default_left = 0.0, 0
+        self.children: list[_Grown] = []
+
+
 def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     """Returns a tree.
 
     root: the key of its root, its depth, the weight of the whole tree, or None if this is one, and the unit
     of the root, or None if its samples make it. scale: gains are multiplied by 2**scale.
     """
-    max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf = limits
-    columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
-    feature, threshold, left, gain = columns
-    values: list[list[float]] = []
-    projections: dict[int, tuple[list[int], list[float]]] = {}
-    defaults: dict[int, int] = {}
-    sets: dict[int, list[int]] = {}
     root_key, root_depth, root_weight, unit = root
     samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
     if unit is None:
         unit = tree.unit_of(samples)
     else:
         unit = with_samples(unit, {s: float(tree.weight[s]) for s in samples}, tree.targets)
+    is_whole = root_weight is None
     if root_weight is None:
         root_weight = Node(tree, samples, unit).weight
-    pending = [(samples, root_key, root_depth, unit)]
-    tree.least_weight = min_weight_fraction_leaf * root_weight
-    least_size = max(2, min_samples_split, 2 * min_samples_leaf)
-    v = 0
-    while v < len(pending):  # breadth-first
-        samples, key, depth, unit = pending[v]
-        node, best = Node(tree, samples, unit), None
-        if not (tree.is_pure(samples) or len(samples) < least_size or depth >= max_depth):
-            best = split(node, key)
-        if best is None or best.gain / root_weight < min_impurity_decrease:
-            left[v] = len(values)
-            values.append(node.leaf_value())
-        else:
-            column = best.column
-            if isinstance(column, tuple):
-                projections[v] = column
-                column = -2
-            left_side, right_side, missing = (
-                [s for s in samples if best.goes_left(s) == here] for here in (True, False, None)
-            )
-            bits = default_left(best.seen, len(left_side), len(right_side), len(missing))
-            left_side += missing if sends_missing_left(bits) else []
-            sides = sorted(left_side), sorted({*samples} - {*left_side})
-            feature[v], threshold[v] = column, best.threshold
-            gain[v] = float(np.ldexp(max(best.gain, 0.0), scale))
-            left[v] = len(feature)
-            defaults[v] = bits
-            if best.categories is not None:
-                sets[v] = bit_set(best.categories, best.others, sends_unknown_left(bits))
-            for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
-                pending.append((side, child, depth + 1, node.unit))
-                for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
-                    a.append(blank)
-        v += 1
-    grown = GrownTree(
-        feature=np.array(feature, np.int32), threshold=np.array(threshold), left=np.array(left, np.int32),
-        gain=np.array(gain), value=np.array(values, dtype).ravel(),
-        default_left=np.array([defaults.get(v, 0) for v in range(len(feature))], np.uint8),
-    )  # fmt: skip
-    nodes = range(len(feature))
+    tree.least_weight = limits.min_weight_fraction_leaf * root_weight
+    least_size = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
+
+    def grown(samples, key, depth, unit, bounds):
+        """Returns a node with its best split."""
+        made = _Grown(samples, key, depth, Node(tree, samples, unit, bounds))
+        if not (tree.is_pure(samples) or len(samples) < least_size or depth >= limits.max_depth):
+            best = split(made.node, key)
+            if best is not None and not best.gain / root_weight < limits.min_impurity_decrease:
+                made.best, made.gain = best, float(np.ldexp(max(best.gain, 0.0), scale))
+        return made
+
+    nodes = [grown(samples, root_key, root_depth, unit, (-math.inf, math.inf))]
+    pending, n_made, n_leaves = [(-nodes[0].gain, 0, nodes[0])], 1, 1
+    while pending and n_leaves != limits.max_leaf_nodes:
+        # The node of greatest gain, of equal ones the first: without a maximum any order gives this tree.
+        _, _, made = heapq.heappop(pending)
+        if made.best is None:
+            continue
+        left, right, made.default_left = divided(made.best, made.samples)
+        bounds = (made.node.bounds, made.node.bounds)
+        # A split of missing values from all others orders no values.
+        if tree.monotonic is not None and made.best.threshold != np.finfo(dtype).max:
+            bounds = made.node.bounds_of_children(left, tree.monotonic[made.best.column])
+        of_children = zip((left, right), keys(philox(made.key, 0, CHILDREN)), bounds, strict=True)
+        for side, key, of_child in of_children:
+            child = grown(side, key, made.depth + 1, made.node.unit, of_child)
+            made.children.append(child)
+            heapq.heappush(pending, (-child.gain, n_made, child))
+            n_made += 1
+        n_leaves += 1
+    for made in nodes:  # breadth-first
+        nodes += made.children
+    # A node of another tree may become a leaf when that tree is whole.
+    has_all_rows = limits.max_leaf_nodes > 0 and not is_whole
+    return written(nodes, dtype, projected, has_defaults, has_all_rows)
+
+
+def divided(best, samples):
+    """Returns the samples on the left and on the right of a split, ascending, and its default_left."""
+    left, right, missing = ([s for s in samples if best.goes_left(s) == here] for here in (True, False, None))
+    bits = default_left(best.seen, len(left), len(right), len(missing))
+    left += missing if sends_missing_left(bits) else []
+    return sorted(left), sorted({*samples} - {*left}), bits
+
+
+def written(nodes, dtype, projected, has_defaults, has_all_rows):
+    """Returns breadth-first nodes as a tree, which has rows of leaves, or of all nodes."""
+    splits = [made.best if made.children else None for made in nodes]
+    columns = [-1 if best is None else best.column for best in splits]
+    left, n_children, n_rows = [], 1, 0
+    for best in splits:
+        left.append(n_rows if best is None else n_children)
+        n_children += 0 if best is None else 2
+        n_rows += best is None or has_all_rows
+    rows = [made.node.leaf_value() for made in nodes if has_all_rows or not made.children]
+    tree = GrownTree(
+        feature=np.array([-2 if isinstance(c, tuple) else c for c in columns], np.int32),
+        threshold=np.array([0.0 if best is None else best.threshold for best in splits]),
+        left=np.array(left, np.int32),
+        gain=np.array([made.gain if made.children else 0.0 for made in nodes]),
+        value=np.array(rows, dtype),
+        default_left=np.array([made.default_left for made in nodes], np.uint8),
+    )
     if projected:
-        entries = [projections.get(v, ([], [])) for v in nodes]
-        grown = grown._replace(
+        entries = [c if isinstance(c, tuple) else ([], []) for c in columns]
+        tree = tree._replace(
             first_entry=np.cumsum([0, *(len(indices) for indices, _ in entries[:-1])], dtype=np.int64),
             indices=np.array([i for indices, _ in entries for i in indices], np.int32),
             data=np.array([w for _, data in entries for w in data], dtype),
         )
     if has_defaults:
-        grown = grown._replace(
-            n_words=np.array([len(sets.get(v, [])) for v in nodes], np.int64),
-            words=np.array([word for v in nodes for word in sets.get(v, [])], np.uint32),
+        sets = [
+            []
+            if best is None or best.categories is None
+            else bit_set(best.categories, best.others, sends_unknown_left(made.default_left))
+            for best, made in zip(splits, nodes, strict=True)
+        ]
+        tree = tree._replace(
+            n_words=np.array([len(words) for words in sets], np.int64),
+            words=np.array([word for words in sets for word in words], np.uint32),
         )
-    return grown
+    return tree
 
 
 def bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
@@ -127,7 +166,7 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
 
     projected, has_defaults: whether they have projections, and were grown on missing values or categories.
     """
-    (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale = objective
+    (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale, monotonic = objective
     for m in range(batch.n_trees):
         root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
@@ -145,4 +184,5 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
+        tree.monotonic = monotonic
         batch.trees.append(grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults))

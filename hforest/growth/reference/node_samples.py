@@ -1,12 +1,23 @@
 """The samples of a tree and of its nodes, their sums and scores, in the unit of a node: the reference."""
 
 import math
+from typing import Any
 
 import numpy as np
 
-from ...core.scores import node_score, sum_of_squares
+from ...core.scores import POISSON, node_score, poisson_score, sum_of_squares
 from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
-from .units import are_whole, distance, is_narrow, means, spread_of, sums_of, unit_of_labels, unit_of_targets
+from .units import (
+    are_whole,
+    distance,
+    is_narrow,
+    means,
+    spread_of,
+    sums_of,
+    unit_of_labels,
+    unit_of_targets,
+    value,
+)
 
 
 class Tree:
@@ -19,18 +30,21 @@ class Tree:
         self.whole = are_whole([float(w) for w in weight if w > 0])
         self.least_weight = 0.0
         """Minimum weight of a side of a split."""
+        self.monotonic: Any = None
+        """(n_features,) -1, 0 or 1: the signs of monotonic constraints; or None."""
 
     @property
     def is_ordered(self):
         """Returns whether an order of categories has their best split (Fisher 1958; Breiman et al. 1984)."""
         return self.n_outputs <= (1 if self.targets is not None else 2)
 
-    def unit_of(self, samples):
-        """Returns a unit that is made from the samples of a node."""
+    def unit_of(self, samples, of_leaf=False):
+        """Returns a unit that is made from the samples of a node; its sums are scored, or of a leaf."""
         weight = {s: float(self.weight[s]) for s in samples}
         if self.targets is None:
             return unit_of_labels(weight, self.whole)
-        return unit_of_targets(weight, self.targets, self.n_outputs, self.whole)
+        from_0 = self.criterion == POISSON and not of_leaf
+        return unit_of_targets(weight, self.targets, self.n_outputs, self.whole, from_0)
 
     def is_pure(self, samples):
         """Returns whether all samples have the same class, or the same targets."""
@@ -41,8 +55,8 @@ class Tree:
 class Node:
     """Samples of a node, and their sums in a unit."""
 
-    def __init__(self, tree, samples, unit):
-        self.tree, self.samples = tree, samples
+    def __init__(self, tree, samples, unit, bounds=(-math.inf, math.inf)):
+        self.tree, self.samples, self.bounds = tree, samples, bounds
         u = {s: unit.u[s] for s in samples}
         spread = 0.0
         if tree.targets is not None:
@@ -77,29 +91,64 @@ class Node:
 
     def branch_score(self, sums, u):
         """Returns the score of a branch."""
+        if self.tree.criterion == POISSON:
+            return poisson_score(sums, self.mean, u)
         terms = self.terms(sums, u)
         if self.tree.targets is None:
             return node_score(self.tree.criterion, terms, self.weight_of(u))
         return sum_of_squares(terms) / float(u)
 
-    def split_score(self, left, left_u):
-        """Returns the score of a split, given the sums on the left; -inf if a side has too little weight."""
+    def split_score(self, left, left_u, sign=0):
+        """Returns the score of a split, given the sums on the left.
+
+        -inf if a side has too little weight. With a sign, that of the feature in `monotonic`, also if the
+        values of the sides are not in its order, or not within the bounds of the node.
+        """
         right, right_u = [a - b for a, b in zip(self.total, left, strict=True)], self.u - left_u
         if min(self.weight_of(left_u), self.weight_of(right_u)) < self.tree.least_weight:
             return -math.inf
+        if sign:
+            lower, upper = self.bounds
+            values = self.values_of_sides(left, left_u)
+            if min(values) < lower or max(values) > upper or sign * (values[1] - values[0]) < 0:
+                return -math.inf
         return self.branch_score(left, left_u) + self.branch_score(right, right_u)
 
     def gain(self, score):
         """Returns the decrease of the impurity by a split."""
         if self.tree.targets is None:
             return score - self.branch_score(self.total, self.u)
+        if self.tree.criterion == POISSON:
+            return float(np.ldexp(score * math.log(2), -self.unit.k))
         return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
 
+    def values_of_sides(self, left, left_u):
+        """Returns the mean targets, or shares of the second class, of both sides of a split."""
+        c, k, m = (self.unit.c[0], self.unit.k, self.unit.m) if self.tree.targets is not None else (0.0, 0, 0)
+        sides = (left[-1], left_u), (self.total[-1] - left[-1], self.u - left_u)
+        return [value(c, k, m, q, u) for q, u in sides]
+
+    def bounds_of_children(self, left_side, sign):
+        """Returns the bounds of both children: with a sign, the middle of their values lies between them."""
+        left, right = self.values_of_sides(*self.sums(left_side))
+        (lower, upper), middle = self.bounds, left / 2 + right / 2
+        if sign > 0:
+            return (lower, middle), (middle, upper)
+        return ((middle, upper), (lower, middle)) if sign < 0 else (self.bounds, self.bounds)
+
     def leaf_value(self):
+        """Returns the row of the leaf, within the bounds of the node."""
+        row = self.unbounded_leaf_value()
+        last = min(max(row[-1], self.bounds[0]), self.bounds[1])
+        if self.tree.monotonic is None or last == row[-1]:
+            return row
+        return [last] if self.tree.targets is not None else [1 - last, last]
+
+    def unbounded_leaf_value(self):
         """Returns the row of the leaf; the totals of targets are in a unit of its own."""
         if self.tree.targets is None:
             return leaf_of_classes(self.total)
-        unit, totals = self.tree.unit_of(self.samples), []
+        unit, totals = self.tree.unit_of(self.samples, of_leaf=True), []
         for j in range(self.tree.n_outputs):
             totals.append([0] * LEAF_TOTALS)
             for s in self.samples:

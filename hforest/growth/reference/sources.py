@@ -214,17 +214,19 @@ def best_column(node, key, low, high, dtype, kinds, max_features, min_samples_le
     """
     tree, samples = node.tree, node.samples
     best, number, places, limit = (-math.inf, -1, 0, 0.0), 0, {}, 0.0
+    largest = float(np.finfo(dtype).max)
     for i, column in enumerate(sampled_features(key, len(tree.bins))):
         if i >= max_features and number:
             break
         bins, missing, is_categorical = tree.bins[column], int(kinds[0][column]), bool(kinds[1][column])
+        sign = 0 if tree.monotonic is None else int(tree.monotonic[column])
         present = sorted({int(bins[s]) for s in samples})
         if len(present) == 1:
             continue
         if splitter == "best":
             for order in orders(node, bins, missing, is_categorical):
                 value = {s: order[int(bins[s])] for s in samples}
-                better = best_threshold(node, column, value, min_samples_leaf, best)
+                better = best_threshold(node, column, value, min_samples_leaf, best, sign)
                 if beats(better[0], best[0]):
                     best, places = better, order
         else:
@@ -232,7 +234,7 @@ def best_column(node, key, low, high, dtype, kinds, max_features, min_samples_le
                 tree, present, key, number, missing, is_categorical, low[column], high[column], dtype
             )
             left_side = {s for s in samples if not order[int(bins[s])]}
-            score = score_left(node, left_side, min_samples_leaf)
+            score = score_left(node, left_side, min_samples_leaf, 0 if least == largest else sign)
             if beats(score, best[0]):
                 best, places, limit = (score, column, 0, 1), order, least
         number += 1
@@ -253,7 +255,7 @@ def best_column(node, key, low, high, dtype, kinds, max_features, min_samples_le
         categories = ([int(low[column, b]) for b in side] for side in (here, there))
         return Split(column, goes_left, gain, 0.0, seen, *categories)
     if not here or not there:  # missing values against all others
-        here, limit, seen = [*here, *there], float(np.finfo(dtype).max), 0
+        here, limit, seen = [*here, *there], largest, 0
     elif splitter == "best":
         limit = between(high[column, here[-1]], low[column, there[0]], dtype)
     return Split(column, goes_left, gain, limit, seen)

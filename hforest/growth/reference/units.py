@@ -115,20 +115,23 @@ def unit_of_labels(weight, whole):
     return Unit([], 0, m, {}, u, 0.0, float(max(u.values())))
 
 
-def unit_of_targets(weight, targets, n_outputs, whole):
-    """Returns the unit of a node of targets, by sample lists of n_outputs numbers."""
+def unit_of_targets(weight, targets, n_outputs, whole, from_0=False):
+    """Returns the unit of a node of targets, by sample lists of n_outputs numbers.
+
+    from_0: the centre of each output is 0.
+    """
     m, u = unit_of_weights(weight, whole)
     n, outputs = len(weight), range(n_outputs)
 
     def greatest_product(c):
         return max(abs(w * (targets[s][j] - c[j])) for s, w in weight.items() for j in outputs)
 
-    c = []
-    for j in outputs:
-        c.append(middle(*(f(targets[s][j] for s in weight) for f in (min, max))))
-    k = exponent(n, greatest_product(c))
-    total = sums_of(targets_in_unit(weight, targets, c, k).values(), n_outputs)
-    c = [value(c[j], k, m, total[j], sum(u.values())) for j in outputs]
+    c = [0.0] * n_outputs
+    if not from_0:
+        c = [middle(*(f(targets[s][j] for s in weight) for f in (min, max))) for j in outputs]
+        k = exponent(n, greatest_product(c))
+        total = sums_of(targets_in_unit(weight, targets, c, k).values(), n_outputs)
+        c = [value(c[j], k, m, total[j], sum(u.values())) for j in outputs]
     k = exponent(n, greatest_product(c))
     q = targets_in_unit(weight, targets, c, k)
     sizes = (sum(abs(row[j]) for row in q.values()) for j in outputs)

@@ -1,9 +1,11 @@
 """The CPU backend of grown forests: Cython modules with OpenMP.
 
-cpu.pyx       the functions that `hforest.tree` calls
-prepared.pyx  forests that are packed once for many calls
-shap.pyx      Shapley values
-walk.pyx      ways of samples through packed trees
+cpu.pyx              the functions that `hforest.tree` calls
+prepared.pyx         forests that are packed once for many calls
+shap.pyx             Shapley values
+shap_background.pyx  interventional ones
+shap_paths.pyx       path-dependent ones
+walk.pyx             ways of samples through packed trees
 """
 
 from .cpu import (

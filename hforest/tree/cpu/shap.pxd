@@ -1,30 +1,20 @@
-"""Arguments and workspaces of walks for Shapley values."""
+"""Arguments of walks for Shapley values, and what both games share."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t
+from libc.stdint cimport int8_t, int64_t
 
-from hforest.tree.cpu.walk cimport Walk
+from hforest.tree.cpu.walk cimport Walk, hf_forest
+
+cdef extern from "tree/route.h" nogil:
+    double hf_number(const void* a, int single, int64_t i)
+    int hf_goes_right(const hf_forest* f, int64_t v, double threshold, double a)
+
+cdef enum:
+    TABLE = 64            # weights of fewer features from x, and of fewer from the background, are in a table
 
 cdef struct Size:
     int64_t depth         # splits of the longest path
     int64_t n_players     # the most features that the splits of one path compare
-
-
-cdef struct Level:
-    # A node on the path of a walk, and the edge into it.
-    int64_t node
-    int64_t above         # level of the last edge above by the same feature; 0 if there is none
-    int32_t feature
-    int8_t n_visited      # children that were visited
-    bint right            # the sample goes right at the node
-    bint one              # o of the feature of the edge
-    double zero           # z of the feature of the edge
-
-
-cdef struct Frame:
-    # A split whose side depends on where a feature comes from: from x first, then from the background.
-    int64_t node
-    int32_t feature
-    bint second
+    int64_t n_nodes       # of the largest tree
 
 
 cdef struct Job:
@@ -32,7 +22,7 @@ cdef struct Job:
     Walk walk
     Size size
     int64_t n_outputs
-    int64_t block
+    int64_t block         # samples of a unit of work
     double* values        # OUT (n_samples, n_features, n_outputs), zeros
     # Path-dependent values:
     const double* share   # (n_nodes,)
@@ -44,29 +34,32 @@ cdef struct Job:
     # Interventional values:
     const char* background
     int64_t n_background
-    const double* row_weight     # (n_background,), sum 1
-    const double* table          # (TABLE, TABLE)
+    const double* row_weight     # (n_background,), sum 1 / n_trees
+    const double* table          # (TABLE, TABLE): of n_x features from x and n_b from b
     int64_t max_branches
     int8_t* too_many             # OUT (n_samples,): 1 where a tree has more branches
 
 
-cdef struct Paths:
-    # Workspace of a walk for path-dependent values. The last two are scratch.
-    Level* level          # (depth + 1,)
-    int64_t* last         # (n_features,): level of the last edge by each feature, 0 at the start
-    double* product       # (depth + 1, n_points): w P
-    double* inverse       # (depth + 1, n_points): 1 / f of edges with o = 1
-    double* factor        # (depth + 1, n_points): c of edges with o = 1
-    double* below         # (depth + 1, n_outputs, n_points): v w P of the leaves below
-    double* of_leaf       # (n_points,)
-    double* change        # (n_points,)
+cdef inline const char* row_of(const Walk* w, const void* x, int64_t i) noexcept nogil:
+    return <const char*> x + i * w.n_features * (4 if w.single else 8)
 
 
-cdef struct Hybrids:
-    # Workspace of a walk for interventional values. The last two are results of a subtree: sums over its
-    # leaves of v times the weight of a feature from x, and of one from the background.
-    int8_t* side          # (n_features,): where a feature comes from
-    Frame* frame          # (n_players,)
-    double* sums          # (n_players, 2, n_outputs): results of the first child of each frame
-    double* of_x          # (n_outputs,)
-    double* of_background  # (n_outputs,)
+cdef inline void columns_of(
+    const Walk* w, const void* x, int64_t first, int64_t n, int64_t n_lanes, double* columns
+) noexcept nogil:
+    # Writes the columns of n rows from `first` on, (n_features, n_lanes). Rows after the last one repeat it.
+    cdef int64_t i, s
+    cdef const char* row
+    for s in range(n_lanes):
+        row = row_of(w, x, first + min(s, n - 1))
+        for i in range(w.n_features):
+            columns[i * n_lanes + s] = hf_number(row, w.single, i)
+
+
+cdef inline bint goes_right(const Walk* w, int64_t v, double a) noexcept nogil:
+    return hf_goes_right(&w.forest, v, hf_number(w.forest.threshold, w.single, v), a)
+
+
+cdef inline int64_t value_row(const Walk* w, int64_t tree, int64_t v) noexcept nogil:
+    # Returns where the value of a leaf begins. A tree of N nodes has (N + 1) / 2 leaves.
+    return ((w.forest.tree_start[tree] + tree) // 2 + w.forest.left[v]) * w.n_outputs

@@ -12,16 +12,15 @@
 #                 weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
 #   histogram     terms: targets, real weights,     8 bits    n + bins, times outputs     term_histogram.pyx
 #   of terms      entropy                                     or classes / lanes
-#                 terms, but not entropy            32 bits   the same, and sorting the   term_buckets.pyx
-#                                                             buckets that bounds do not
+#                 terms, but neither entropy        32 bits   the same, and sorting the   term_buckets.pyx
+#                 nor Poisson deviance                        buckets that bounds do not
 #                                                             rule out
 
 from libc.stdint cimport int64_t
 
-from hforest.core.score cimport HF_ENTROPY
 from hforest.growth.cpu.scorers.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
 from hforest.growth.cpu.scorers.sorted_scan cimport HF_FEW
-from hforest.growth.cpu.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
+from hforest.growth.cpu.task cimport HF_TERMS, HF_KEYS_32, has_bounds, hf_task, hf_workspace
 
 cdef enum:
     SORTED_SCAN
@@ -41,8 +40,8 @@ cdef enum:
 
 
 cdef inline bint has_least(const hf_task* t) noexcept nogil:
-    # Returns whether the sides of a split have a minimum size or weight.
-    return t.min_leaf > 1 or t.min_weight_fraction > 0
+    # Returns whether the sides of a split have a minimum size or weight, or monotonic constraints.
+    return t.min_leaf > 1 or t.min_weight_fraction > 0 or t.monotonic != NULL
 
 
 cdef inline int scorer_of_bytes(
@@ -50,6 +49,8 @@ cdef inline int scorer_of_bytes(
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of 8-bit bins.
     if r.kind == HF_TERMS:
+        if t.monotonic != NULL:  # each column is scored alone, with its sign
+            return SORTED_SCAN
         return TERM_HISTOGRAM if r.cells.n_bins >= min(n_bins + 1, 256) else SORTED_SCAN
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
@@ -66,7 +67,7 @@ cdef inline int scorer_of_bins(
     # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins come here if scorer_of_bytes
     # chose no other scorer, and are sorted.
     if r.kind == HF_TERMS:
-        return SORTED_SCAN if n <= HF_FEW or t.criterion == HF_ENTROPY else TERM_BUCKETS
+        return TERM_BUCKETS if n > HF_FEW and has_bounds(t) else SORTED_SCAN
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:

@@ -292,7 +292,9 @@ cdef void _keep_for_children(
     cdef int64_t* of_small
     cdef int64_t* of_large = r.cells.kept[kept]
     cdef int64_t e
-    if large.last - large.first < MIN_KEPT or large.depth >= t.max_depth:
+    if (
+        large.last - large.first < MIN_KEPT or large.depth >= t.max_depth or r.n_leaves == r.max_leaves
+    ):
         release_kept(r, kept)
         return
     small.kept = _take_kept(r, c)

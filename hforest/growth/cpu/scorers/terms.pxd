@@ -8,8 +8,13 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_branch_gain, hf_xlogx
-from hforest.growth.cpu.task cimport class_of, hf_split, hf_task, hf_workspace, is_pair
+from hforest.core.score cimport HF_ENTROPY, HF_POISSON, hf_beats, hf_branch_gain, hf_poisson_score, hf_xlogx
+from hforest.growth.cpu.task cimport (
+    class_of, has_bounds, hf_pending, hf_split, hf_task, hf_workspace, is_pair,
+)
+
+cdef extern from "growth/units.h" nogil:
+    double hf_mean(double c, int k, int m, int64_t q, int64_t u)
 
 cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
@@ -87,13 +92,39 @@ cdef inline int64_t move_sample(const hf_task* t, hf_workspace* r, int64_t i, in
     return u
 
 
+cdef inline double value_of(const hf_task* t, const hf_pending* node, int64_t q, int64_t u) noexcept nogil:
+    # Returns the mean of one target, or the share of the second class, from sums in the unit of a node.
+    if t.labels == NULL:
+        return hf_mean(node.unit.centre[0], node.unit.k, node.unit.m, q, u)
+    return hf_mean(0, 0, 0, q, u)
+
+
+cdef inline bint is_monotonic(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
+    # Returns whether the values of both sides of the split with the running sums are within the bounds of the
+    # node, and in the order of the sign of the column.
+    cdef int64_t last = t.n_outputs - 1
+    cdef double left = value_of(t, r.node, r.sum[last], u)
+    cdef double right = value_of(t, r.node, r.total[last] - r.sum[last], r.total_u - u)
+    return (
+        min(left, right) >= r.node.lower and max(left, right) <= r.node.upper
+        and r.sign * (right - left) >= 0
+    )
+
+
 cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
     # Returns the score of the split whose left side has the running sums and the weight u; -INFINITY if a
-    # side has too little weight.
+    # side has too little weight, or if a monotonic constraint forbids the split.
     cdef int64_t k, right_u = r.total_u - u
     cdef double left = 0, right = 0
     if <double> u * r.per_weight < r.least_weight or <double> right_u * r.per_weight < r.least_weight:
         return -INFINITY
+    if r.sign and not is_monotonic(t, r, u):
+        return -INFINITY
+    if t.criterion == HF_POISSON:
+        return (
+            hf_poisson_score(r.sum, NULL, r.mean, t.n_outputs, u)
+            + hf_poisson_score(r.sum, r.total, r.mean, t.n_outputs, right_u)
+        )
     if t.labels == NULL:
         return (
             hf_branch_gain(r.sum, NULL, r.mean, t.n_outputs, u)
@@ -115,10 +146,10 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
 cdef inline double bound_of(const hf_task* t, const hf_workspace* r, double best) noexcept nogil:
     # Returns the gain, in the unit, that a split must exceed to score more than `best`; -INFINITY where no
     # upper bound is known.
+    if not has_bounds(t):
+        return -INFINITY
     if t.labels == NULL:
         return best
-    if t.criterion == HF_ENTROPY:
-        return -INFINITY
     # Gini: the score is the base and the gains of all classes; of two classes they are equal.
     cdef double gain = (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight)
     return gain - <double> r.total_u * HF_SCORE_ERROR

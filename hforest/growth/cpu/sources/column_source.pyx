@@ -82,6 +82,8 @@ cdef hf_split _best_random_column(
         n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
         if n_left == 0:
             continue
+        if t.monotonic != NULL:
+            r.sign = 0 if split.threshold == hf_largest(t.single) else t.monotonic[split.column]
         split.score = score_left(t, r, node, left, n_left, weight)
         number += 1
         if hf_beats(split.score, best.score):
@@ -217,6 +219,8 @@ cdef hf_split best_column(
             prefetch_column(t, r, c, node, column)
         column = work.features.column[f]
         f += 1
+        if t.monotonic != NULL:
+            r.sign = t.monotonic[column]
         if is_stored(c) and scan_few(t, r, c, node, weight, column, &varies, &best):
             continue
         n_orders = read_orders(t, r, c, node, weight, column, &work.orders)

@@ -205,6 +205,8 @@ cdef hf_split _best_split(
         for j in range(count):
             if not lanes.threshold[j] < INFINITY:
                 continue
+            if t.monotonic != NULL:
+                r.sign = t.monotonic[column[j]]
             score = _score(t, r, node, weight, &lanes, j)
             if hf_beats(score, best.score):
                 best.column, best.score, best.threshold = column[j], score, lanes.threshold[j]

@@ -1,0 +1,126 @@
+"""Boosted trees of a member (Friedman 2001): a start of hinge trees, and a part of the prediction."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import growth, tree
+from ..core.aliases import FloatArray, Task
+from ..tree import Forest
+from . import recipe
+from .model import Boosted, Member, mixed, of_scores, outputs
+from .recipe import Rows, Settings, loss_of
+
+Steps = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
+"""Returns the negative gradient of a loss with respect to scores, and its second derivative, None for 1, each
+(n_samples, n_outputs)."""
+
+
+def _rounds(
+    samples: growth.Samples,
+    scores: FloatArray,
+    steps_of: Steps,
+    weight: FloatArray | None,
+    settings: dict[str, Any],
+    rng: np.random.Generator,
+) -> Iterator[Forest]:
+    """Yields one tree after another; values of its leaves are steps, which are added to `scores` (IN OUT).
+
+    The step of a leaf is ``rate * G / (H + l2)``, with the sums of both derivatives over the rows that the
+    tree draws, a share of all (Chen and Guestrin 2016, eq. 5). settings: `rate`, `share`, `l2`, and those of
+    `growth.grow`.
+    """
+    n, n_outputs = scores.shape
+    rate, share, l2 = (settings.pop(name) for name in ("rate", "share", "l2"))
+    while True:
+        g, h = steps_of(scores)
+        in_bag = np.ones(n, np.int32) if share == 1 else (rng.random(n) < share).astype(np.int32)
+        target, counted = g, weight
+        if h is not None and n_outputs == 1:
+            target, counted = g / h, h[:, 0] if weight is None else h[:, 0] * weight
+        grown, leaves = growth.grow_with_leaves(
+            samples, target, 1, sample_weight=counted, task="regression", rng=rng,
+            bootstrap=False if share == 1 else in_bag[None], **settings,
+        )  # fmt: skip
+        row, drawn = grown.left[leaves[:, 0]], in_bag if weight is None else in_bag * weight
+        value = np.empty((len(grown.value), n_outputs))
+        for k in range(n_outputs):
+            curved = drawn if h is None else drawn * h[:, k]
+            total, curvature = (np.bincount(row, a, len(value)) for a in (drawn * g[:, k], curved))
+            value[:, k] = rate * total / np.maximum(curvature + l2, recipe.LEAST_CURVATURE)
+        grown = grown._replace(value=value.astype(grown.value.dtype))
+        scores += grown.value[row]
+        yield grown
+
+
+def start_trees(x: FloatArray, residual: FloatArray, settings: Settings, rng: np.random.Generator) -> Forest:
+    """Returns trees boosted on the residual of a forest, with whose splits hinge trees start."""
+    samples, scores = growth.samples(x, max_bins=recipe.START_BINS), np.zeros(residual.shape)
+    given = {**recipe.START, "max_depth": settings.depth}
+    trees = _rounds(samples, scores, lambda f: (residual - f, None), None, given, rng)
+    return tree.join([next(trees) for _ in range(settings.n_trees)])
+
+
+def _derivatives(y: FloatArray, task: Task) -> Steps:
+    """Returns the derivatives of half the squared error, or of the negative log probability."""
+    if task == "regression":
+        return lambda scores: (y - scores, None)
+
+    def steps_of(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        p = of_scores(scores, task)[:, -y.shape[1] :]
+        return y - p, np.maximum(p * (1 - p), recipe.LEAST_CURVATURE)
+
+    return steps_of
+
+
+def with_boosted(
+    member: Member,
+    rows: Rows,
+    held: Rows,
+    settings: Settings,
+    report: Callable[[int], bool],
+    rng: np.random.Generator,
+) -> tuple[Member, bool]:
+    """Returns a member with boosted trees, if they reduce the loss of held-out rows, and whether to go on.
+
+    Their number and their share of the prediction are those of the smallest loss of the mixture.
+    """
+    task = settings.task
+    x, x_held = (part.x if part.native is None else part.native for part in (rows, held))
+    if task == "regression":
+        y = rows.y.astype(np.float64)
+    else:
+        y = np.eye(settings.n_classes or 1)[rows.y][:, 1 if settings.n_classes == 2 else 0 :]
+    mean = np.average(y, axis=0, weights=rows.weight)
+    if task == "classification":
+        mean = np.log(mean + recipe.SMOOTHING) - (
+            np.log(1 - mean + recipe.SMOOTHING) if y.shape[1] == 1 else 0
+        )
+    scores, of_held = np.tile(mean, (len(x), 1)), np.tile(mean, (len(x_held), 1))
+    n_features = max(1, round(recipe.BOOSTED_FEATURES * x.shape[1]))
+    given = {**recipe.BOOSTED, "max_features": n_features}
+    samples, trees = growth.samples(x, max_bins=recipe.BOOSTED_BINS), []
+    others = outputs(member, held.x, task, held.native)
+    least, best, share = loss_of(others, held, task), 0, 0.0
+    rounds = _rounds(samples, scores, _derivatives(y, task), rows.weight, given, rng)
+    for n, grown in zip(range(1, settings.n_boosted + 1), rounds, strict=False):
+        trees.append(grown)
+        of_held += grown.value[grown.left[tree.apply(grown, x_held)[:, 0]]]
+        if n % recipe.JUDGE_BOOSTED_EVERY and n < settings.n_boosted:
+            continue
+        here = of_scores(of_held, task)
+        for a in recipe.SHARES[1:]:
+            loss = loss_of(mixed(here, others, a), held, task)
+            if loss < least:
+                least, best, share = loss, n, a
+        if not report(n):
+            return member, False
+        if n - best >= recipe.BOOSTED_PATIENCE:
+            break
+    if not best:
+        return member, True
+    forest = tree.join(trees[:best])
+    # The mean of trees that `predict` returns is then the sum of their steps from the start.
+    value = (best * forest.value + mean).astype(forest.value.dtype)
+    return member._replace(boosted=Boosted(tree.join([forest._replace(value=value)]), np.array(share))), True
