@@ -216,7 +216,7 @@ OWN = {
 @pytest.mark.parametrize("name", KINDS)
 def test_every_parameter_reaches_its_function(name):
     estimator = small(name)
-    functions = [estimator._function, hforest.samples]
+    functions = [estimator._function, hforest.samples, tree.prune]
     functions += {
         "Neural": [neural.linear_init],
         "Cascade": [hforest.grow],

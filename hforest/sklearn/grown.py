@@ -157,13 +157,10 @@ class GrownForest(Estimator):
         -------
         self
         """
+        self._check_words()
         kept = dict(vars(self)) if self.warm_start and hasattr(self, "forest_") else {}
         with self._computing():
             x, target, settings = self._learned(X, y)
-            if not callable(self.oob_score):
-                check_flag("oob_score", self.oob_score, " or a function of (y, predicted)")
-            check_flag("warm_start", self.warm_start)
-            check_choice("importance_type", self.importance_type, ("gain", "mdi_oob", "ufi"))
             settings |= {
                 "sample_weight": weight_of(sample_weight),
                 "rng": kept["_rng"] if kept else self._seed(),
@@ -176,6 +173,13 @@ class GrownForest(Estimator):
                 self._rng = settings["rng"]
             self._finish(x, target, settings)
         return self
+
+    def _check_words(self) -> None:
+        """Checks the parameters that `fit` itself reads."""
+        if not callable(self.oob_score):
+            check_flag("oob_score", self.oob_score, " or a function of (y, predicted)")
+        check_flag("warm_start", self.warm_start)
+        check_choice("importance_type", self.importance_type, ("gain", "mdi_oob", "ufi"))
 
     def _add(
         self, earlier: list[tree.Forest], x: np.ndarray, y: np.ndarray, settings: dict[str, Any]

@@ -18,9 +18,12 @@ class ForestRegressor(Regressor):
 
     leaf_targets: bool = False
 
+    def _check_words(self) -> None:
+        super()._check_words()  # type: ignore[misc]
+        check_flag("leaf_targets", self.leaf_targets)
+
     def _finish(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> None:
         super()._finish(x, y, settings)
-        check_flag("leaf_targets", self.leaf_targets)
         if self.leaf_targets:
             self.leaf_targets_ = tree.leaf_targets(
                 self.forest_, x, y, sample_weight=settings["sample_weight"], **self._held(x)
