@@ -18,7 +18,8 @@ assert hforest.show_config("dicts")["openmp"]
 assert (home / "py.typed").exists()
 # Imports every module that needs no optional library.
 for module in pkgutil.walk_packages(hforest.__path__, "hforest.", onerror=lambda _: None):
-    if module.name.split(".")[1] not in hforest.core.counterparts.BY_THEIR_OWN_NAME and "main" not in module.name:
+    package = module.name.split(".")[1]
+    if package not in hforest.core.counterparts.BY_THEIR_OWN_NAME and "main" not in module.name:
         importlib.import_module(module.name)
 
 digits = demo.load_digits()

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 LATER = (
-    "missing", "categorical", "default_left", "category_indptr", "category_bits", "class_start", "features_m", "features_v",
-    "encoding", "columns",
+    "missing", "categorical", "default_left", "category_indptr", "category_bits", "class_start", "features_m",
+    "features_v", "encoding", "columns",
 )  # fmt: skip
 """Fields that were added to tuples: for missing values, categories, moments, columns of tables."""
 
