@@ -110,7 +110,7 @@ def shap_values(
     >>> shap.expected
     array([1.])
     >>> shap.values[0, :, 0]
-    array([1.5, 0.5])
+    array([1.25, 0.75])
     """
     checks.on_cpu(x=x, background=background, cover=cover, sample_weight=sample_weight, counts=counts)
     forest = trusted(forest, x)
