@@ -187,7 +187,7 @@ def test_a_marked_forest_is_a_forest():
     assert isinstance(GROWN, tuple)
     assert repr(type(GROWN)) == repr(Forest) == "<class 'hforest.tree.Forest'>"
     assert repr(GROWN) == repr(Forest(*GROWN))
-    assert (len(GROWN), GROWN._fields, type(GROWN[1:3])) == (13, Forest._fields, tuple)
+    assert (len(GROWN), GROWN._fields, type(GROWN[1:3])) == (14, Forest._fields, tuple)
     assert all(a is b for a, b in zip(GROWN, GROWN._asdict().values(), strict=True))
     for name in ("left", "anything"):
         with pytest.raises(

@@ -170,8 +170,9 @@ class HonestForestClassifier(Classifier, _Honest):
     """Honest forest classifier: some of each tree's samples grow its splits, the others give its leaf values
     (`hforest.stats.honest_counts`, `hforest.tree.refit`).
 
-    Oblique trees do not use max_features. Other parameters and attributes: see `hforest.stats.honest_counts`,
-    `ObliqueForestClassifier` and `RandomForestClassifier`.
+    Trees on projections do not use max_features. Other parameters and attributes: see
+    `hforest.stats.honest_counts`, `hforest.project.patch_distribution`, `ObliqueForestClassifier` and
+    `RandomForestClassifier`.
 
     Parameters
     ----------
