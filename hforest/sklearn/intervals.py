@@ -19,7 +19,7 @@ class ForestRegressor(Regressor):
     leaf_targets: bool = False
 
     def _check_words(self) -> None:
-        super()._check_words()  # type: ignore[misc]
+        super()._check_words()
         check_flag("leaf_targets", self.leaf_targets)
 
     def _finish(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> None:
