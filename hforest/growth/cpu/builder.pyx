@@ -26,9 +26,8 @@ from hforest.growth.cpu.leaves cimport (
 )
 from hforest.growth.cpu.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_default_left, hf_draw_key, hf_pending, hf_philox,
-    hf_scored,
-    hf_split, hf_task, hf_tree, hf_units, hf_workspace, weight_bits,
+    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_bounds, hf_default_left, hf_draw_key, hf_pending, hf_philox,
+    hf_scored, hf_split, hf_task, hf_tree, hf_units, hf_workspace, weight_bits,
 )
 from hforest.growth.cpu.scorers.term_histogram cimport release_kept
 from hforest.growth.cpu.scorers.terms cimport value_of
@@ -59,6 +58,8 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
         if tree.has_defaults:
             resize(arena, &tree.word_at, capacity * 8)
             resize(arena, &tree.n_words, capacity * 4)
+        if tree.is_monotonic:
+            resize(arena, &tree.bounds, capacity * sizeof(hf_bounds))
         if arena.failed:
             return False
         tree.node_capacity = capacity
@@ -138,12 +139,13 @@ cdef bint _write_values(
     cdef double values[HF_LEAF_VALUES]
     cdef hf_units unit
     cdef int32_t label
+    cdef const hf_bounds* bounds = &tree.bounds[node.at] if t.monotonic != NULL else NULL
     if weight == 0 and t.labels != NULL:
         if r.kind == HF_TERMS:
             label = <int32_t> class_of(t, r, node.first)
         else:
             label = <int32_t> (r.payload[node.first] >> weight_bits(r))
-        if t.monotonic == NULL or node.lower <= label <= node.upper:
+        if t.monotonic == NULL or bounds.lower <= label <= bounds.upper:
             row[0] = -1 - label
             tree.n_leaves += 1
             return True
@@ -166,8 +168,8 @@ cdef bint _write_values(
             hf_leaf_values(totals, 0, 0, 0, values)
         for i in range(HF_LEAF_VALUES):
             _put(tree.value, first + i * n + j, values[i], t.single)
-    if t.monotonic != NULL and not node.lower <= values[0] <= node.upper:
-        values[0] = min(max(values[0], node.lower), node.upper)
+    if t.monotonic != NULL and not bounds.lower <= values[0] <= bounds.upper:
+        values[0] = min(max(values[0], bounds.lower), bounds.upper)
         _put(tree.value, first + n - 1, values[0], t.single)
         if t.labels != NULL:
             _put(tree.value, first, 1 - values[0], t.single)
@@ -213,19 +215,28 @@ cdef bint _may_split(
 
 
 cdef void _order_children(
-    const hf_task* t, const hf_workspace* r, hf_pending* node, const hf_split* split, int64_t middle
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, const hf_split* split, int64_t middle
 ) noexcept nogil:
-    # Writes the order of the values of the children, and the middle of both.
+    # Writes the order of the values of the children of a node to r.bounds, and the middle of both.
     #
     # middle  IN  the first sample of the right child
     cdef int64_t i, q = 0, u = 0, last = t.n_outputs - 1
-    node.order = t.monotonic[split.column]
-    if node.order == 0:
+    r.bounds.order = t.monotonic[split.column]
+    if r.bounds.order == 0:
         return
     for i in range(node.first, middle):
         q += r.term[i].q
         u += r.term[i].u
-    node.between = value_of(t, node, q, u) / 2 + value_of(t, node, r.total[last] - q, r.total_u - u) / 2
+    r.bounds.between = value_of(t, node, q, u) / 2 + value_of(t, node, r.total[last] - q, r.total_u - u) / 2
+
+
+cdef void _bound_children(hf_bounds* bounds, int64_t at, int64_t left) noexcept nogil:
+    # Writes the bounds of the children, `left` and `left` + 1, of node `at`.
+    bounds[left] = bounds[left + 1] = bounds[at]
+    if bounds[at].order > 0:
+        bounds[left].upper = bounds[left + 1].lower = bounds[at].between
+    elif bounds[at].order < 0:
+        bounds[left].lower = bounds[left + 1].upper = bounds[at].between
 
 
 cdef bint _write_split(
@@ -266,14 +277,12 @@ cdef bint _add_children(
     left.at, right.at = tree.n_nodes, tree.n_nodes + 1
     if node.kept >= 0:
         r.keep(t, r, node.kept, &left, &right)
-    if t.monotonic != NULL:
-        left.lower, left.upper, right.lower, right.upper = node.lower, node.upper, node.lower, node.upper
-        if node.order > 0:
-            left.upper = right.lower = node.between
-        elif node.order < 0:
-            left.lower = right.upper = node.between
     # The left child is pushed last, so that it is processed first.
-    return _push(r, tree, right) and _push(r, tree, left)
+    if not (_push(r, tree, right) and _push(r, tree, left)):
+        return False
+    if t.monotonic != NULL:
+        _bound_children(tree.bounds, node.at, left.at)
+    return True
 
 
 cdef void _write_reached(const hf_workspace* r, const hf_tree* tree, const hf_pending* leaf) noexcept nogil:
@@ -419,9 +428,8 @@ cdef bint grow_tree(
     cdef int64_t n_steps = 0, first = 0, last = t.n, middle = 0
     cdef bint fine, has_all_rows
     memset(&r, 0, sizeof(hf_workspace))
-    tree.has_defaults = t.has_defaults
+    tree.has_defaults, tree.is_monotonic = t.has_defaults, t.monotonic != NULL
     node.key, node.depth, node.side, node.at, node.kept = 0, 0, 0, 0, -1
-    node.lower, node.upper = -INFINITY, INFINITY
     if t.roots.indptr == NULL:
         node.key = tree_key(t.seed, number)
     else:
@@ -431,6 +439,8 @@ cdef bint grow_tree(
     fine = start_samples(t, &r, counts, order, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
     fine = fine and start_unit(t, &r, number, &node) and _push(&r, tree, node)
+    if fine and tree.is_monotonic:
+        tree.bounds[0].lower, tree.bounds[0].upper = -INFINITY, INFINITY
     # A node of another tree may become a leaf when that tree is whole.
     has_all_rows = t.max_leaves and t.roots.indptr != NULL
     r.n_leaves, r.max_leaves = 1, t.max_leaves if t.max_leaves < r.n or has_all_rows else 0
@@ -439,6 +449,8 @@ cdef bint grow_tree(
         r.n_pending -= 1
         node = r.pending[r.n_pending]
         split.column = -1
+        if t.monotonic != NULL:
+            r.bounds = &tree.bounds[node.at]
         if _may_split(t, &r, &node, &weight):
             # The key of a child is drawn only here, because most nodes are leaves.
             key = node.key

@@ -94,12 +94,14 @@ cdef struct hf_pending:
     int64_t at         # number of the node in the depth-first tree
     const hf_units* unit  # HF_TERMS
     int kept           # number of its histogram of all columns (term_histogram.pyx); -1: none
-    # With monotonic constraints: bounds of the means, or of the shares of the second class, of its leaves.
+
+
+# Monotonic constraints of a node: bounds of the means, or of the shares of the second class, of its leaves.
+cdef struct hf_bounds:
     double lower
     double upper
-    # Of a node with a split: order of the values of its children, 1 or -1; 0: none. Their common bound.
-    int order
-    double between
+    int order        # of a node with a split: order of the values of its children, 1 or -1; 0: none
+    double between   # their common bound, if they have an order
 
 
 # A node of a tree with a maximum number of leaves: it has a split, and children once it is taken from r.heap.
@@ -151,6 +153,8 @@ cdef struct hf_tree:
     int64_t n_all_words
     int64_t word_capacity
     bint has_defaults
+    hf_bounds* bounds  # (n_nodes,), if the tree has monotonic constraints
+    bint is_monotonic
     int32_t* row       # (n_nodes,) what leaves have in `left`, of all nodes; NULL: only leaves have rows
     int32_t* reached   # OUT (t.n,): the leaf of each sample that the tree takes; of the caller, or NULL
 
@@ -273,6 +277,7 @@ cdef struct hf_workspace:
     double root_weight
     double least_weight     # least weight of each side of a split
     const hf_pending* node  # with monotonic constraints: the node whose splits are scored,
+    hf_bounds* bounds       # its bounds,
     int sign                # and the sign of the column that is scored; 0: any split is allowed
     int64_t missing_u       # its missing values, where they come first: alone they would go right
     hf_best_split best_split  # function of the source

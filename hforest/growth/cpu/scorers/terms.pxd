@@ -106,7 +106,7 @@ cdef inline bint is_monotonic(const hf_task* t, const hf_workspace* r, int64_t u
     cdef double left = value_of(t, r.node, r.sum[last], u)
     cdef double right = value_of(t, r.node, r.total[last] - r.sum[last], r.total_u - u)
     return (
-        u != r.missing_u and min(left, right) >= r.node.lower and max(left, right) <= r.node.upper
+        u != r.missing_u and min(left, right) >= r.bounds.lower and max(left, right) <= r.bounds.upper
         and r.sign * (right - left) >= 0
     )
 
