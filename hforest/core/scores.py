@@ -95,7 +95,8 @@ def poisson_score(sums: list[int], mean: list[float], u: int) -> float:
         if of_node > 0 and q == 0:
             return -math.inf
         if of_node > 0:
-            total += float(q) * log2(float(q) / (of_node * float(u)))
+            expected = of_node * float(u)
+            total += expected * xlogx(float(q) / expected)
     return total
 
 

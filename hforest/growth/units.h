@@ -82,11 +82,16 @@ HF_BOTH double hf_score_in_unit(
     const double one = ldexp(1.0, -m), weight = (double)u * one;
     double total = 0;
     if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
-    if (criterion == HF_POISSON) return hf_poisson_score(sums, node, mean, n, u);
     for (int64_t k = 0; k < n; ++k) {
-        const double sum = (double)(node ? node[k] - sums[k] : sums[k]) * one;
-        total += criterion == HF_ENTROPY ? hf_xlogx(sum) : sum * sum;
+        const double sum = (double)(node ? node[k] - sums[k] : sums[k]);
+        const double a = criterion == HF_POISSON ? sum / (mean[k] * (double)u) : sum * one;
+        /* One logarithm for entropy and hf_poisson_score: a kernel has registers for one. */
+        if (criterion == HF_GINI) total += a * a;
+        else if (criterion != HF_POISSON) total += hf_xlogx(a);
+        else if (sum > 0) total += hf_xlogx(a) * (mean[k] * (double)u);
+        else if (mean[k] > 0) return -HF_INFINITY;
     }
+    if (criterion == HF_POISSON) return total;
     return criterion == HF_ENTROPY ? total - hf_xlogx(weight) : total / weight;
 }
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, Empty, MaxFeatures
+from .base import check_flag
 from .grown import GrownForest
 from .intervals import ForestRegressor
 from .oblique import patches
@@ -72,6 +73,11 @@ class _Honest(GrownForest):
 
     def _splits_by_categories(self) -> bool:
         return self.trees not in _PROJECTED
+
+    def _check_words(self) -> None:
+        super()._check_words()
+        check_flag("channels", self.channels)
+        check_flag("cyclic", self.cyclic)
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         # Projections have neither sampled features nor bins, other trees no projections.

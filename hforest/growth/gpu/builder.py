@@ -25,7 +25,7 @@ from .structs import Children, Level, NodeEntries, Pending, SmallNodes, Split
 (LEAF_TOTALS,) = numbers("growth/leaf.h", "HF_LEAF_TOTALS")
 (LEAF_SAMPLES,) = numbers("growth/gpu/units.cuh", "LEAF_SAMPLES")
 NODES, FIRST_BITS, COUNTS = numbers("growth/gpu/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
-FIRST = (1 << FIRST_BITS) - 1
+ROOT_BITS = (1 << FIRST_BITS) - 1
 """Bits of a place that have the position of the first sample."""
 
 MEMORY_SHARE = 0.5
@@ -221,14 +221,14 @@ def _collect(
         return xp.concatenate([getattr(grown, name) for grown in levels])
 
     place = joined("place")
-    tree = xp.searchsorted(ends, place & FIRST, side="right")
+    tree = xp.searchsorted(ends, place & ROOT_BITS, side="right")
     order = xp.lexsort(xp.stack([place, tree]))
     starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1))).astype(np.int64)
     order = order[: starts[-1]]  # behind it are places without a node
     feature, gain, most = joined("feature"), xp.ldexp(joined("gain"), task.scale), task.limits.max_leaf_nodes
     if most:
         leaf = order[feature[order] == -1]
-        by_parity = (_samples_of_leaves(xp, place[leaf[xp.argsort(place[leaf] & FIRST)]], by_parity),) * 2
+        by_parity = (_samples_of_leaves(xp, place[leaf[xp.argsort(place[leaf] & ROOT_BITS)]], by_parity),) * 2
         kept, stays = _kept(feature[order], gain[order], starts, most)
         feature[order[xp.asarray(~kept)]] = -1
         order, starts = order[xp.asarray(stays)], np.append(0, np.cumsum(stays))[starts]
@@ -305,7 +305,7 @@ def _samples_of_leaves(xp: ModuleType, place: Array, by_parity: Any) -> tuple[Ar
 
     by_parity: samples and u of even and of odd levels, whose leaves keep their places there.
     """
-    at = xp.searchsorted(place & FIRST, xp.arange(len(by_parity[0][0])), side="right") - 1
+    at = xp.searchsorted(place & ROOT_BITS, xp.arange(len(by_parity[0][0])), side="right") - 1
     is_odd = (place >> FIRST_BITS & 1)[at] == 1
     sample, u = (xp.where(is_odd, odd, even) for even, odd in zip(*by_parity, strict=True))
     return sample, u
@@ -314,11 +314,11 @@ def _samples_of_leaves(xp: ModuleType, place: Array, by_parity: Any) -> tuple[Ar
 def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
     """Returns the rows of leaves; a unit is made for each. by_parity: see `_samples_of_leaves`."""
     xp, n = task.xp, len(place)
-    order = xp.argsort(place & FIRST)
+    order = xp.argsort(place & ROOT_BITS)
     place = place[order]
     sample, u = _samples_of_leaves(xp, place, by_parity)
     nodes = Children(
-        place & FIRST, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
+        place & ROOT_BITS, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
         xp.empty((n, UNIT)), None, 0,
     )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
