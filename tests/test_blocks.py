@@ -103,8 +103,7 @@ def test_what_is_not_converted_in_blocks():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.nan, "x: expected finite numbers, got nan at index (80, 3); "),
-        (-np.inf, "x: expected finite numbers, got -inf at index (80, 3); "),
+        (-np.inf, "x: expected finite numbers, or NaN for missing values, got -inf at index (80, 3); "),
         (1e300, "x: expected numbers in the range of float32, got larger ones in float64; scale the features"),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import assert_same_bits
 from growers import assert_all_same, both, make, on_paths, on_threads, overlapping, problem
 
@@ -120,11 +121,10 @@ def test_bits_do_not_depend_on_paths_and_threads(simd, threads):
 
 
 def test_sparse_samples_have_the_bits_of_arrays():
-    scipy_sparse = pytest.importorskip("scipy.sparse")
     x, y = data(200, coarse=True)
     for splitter in ("best", "random"):
         settings = {"monotonic_cst": SIGNS, "splitter": splitter, "rng": 0}
-        a, b = (hforest.grow(samples, y, 5, **settings) for samples in (x, scipy_sparse.csr_array(x)))
+        a, b = (hforest.grow(samples, y, 5, **settings) for samples in (x, scipy.sparse.csr_array(x)))
         assert_same_bits(a, b)
 
 

@@ -418,7 +418,7 @@ def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bo
         value = default if task == "classification" else "squared_error"
     numbers = scores.numbers(task, grown=grown)
     check.require(
-        value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
+        not isinstance(value, str) or value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
         value, "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
     )  # fmt: skip
     return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]

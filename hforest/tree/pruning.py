@@ -104,9 +104,11 @@ def _covers(
     checks.on_cpu(x=x, sample_weight=sample_weight, counts=counts)
     forest = trusted(forest, x)
     leaf = apply(forest, x)
+    if sample_weight is not None:
+        sample_weight = supervised.sample_weight(sample_weight, leaf[:, 0])
     if counts is not None:
         in_bag = supervised.in_bag_counts("counts", counts, leaf.shape[1], len(leaf))
-        drawn = in_bag > 0 if sample_weight is None else in_bag * np.asarray(sample_weight)[None] > 0
+        drawn = in_bag > 0 if sample_weight is None else in_bag * sample_weight[None] > 0
         counts = np.where(drawn.any(axis=1, keepdims=True), in_bag, 1)
     return forest, covers_of("x", forest, leaf, sample_weight, counts)
 
