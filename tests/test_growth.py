@@ -481,9 +481,10 @@ def test_trees_give_back_their_memory(kind, task, threads):
         x = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3))
     threads(1)  # other threads have heaps of their own
     used = []
-    for _ in range(4):
+    for _ in range(5):
         given = hforest.samples(x, categorical=[0, 1]) if kind == "categories" else x
         GROWERS.get(kind, hforest.grow)(given, y, 100, task=task, **{"max_depth": 3, "rng": 0, **more})
         del given
         used.append(leaks.in_use()[1])
-    assert used[3] - used[2] < 16 * 100  # bytes; the smallest block of the heap has 32
+    # Each call would lose some; the least difference leaves out what else the process allocates.
+    assert min(np.diff(used)[1:]) < 16 * 100  # bytes; the smallest block of the heap has 32
