@@ -10,10 +10,12 @@ typedef unsigned uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define HF_BOTH __device__ static inline
+#define HF_INFINITY ((double)__int_as_float(0x7f800000))
 #else
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#define HF_INFINITY ((double)INFINITY)
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_BOTH static inline __attribute__((always_inline))
 #else

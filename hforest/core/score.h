@@ -4,8 +4,6 @@
 #define HFOREST_SCORE_H
 #include "core/series.h"
 
-#define HF_INFINITY ((double)1e300 * 1e300)
-
 /* The criteria of core/scores.py, whose numbers modules compare with these when they are imported or compiled. */
 enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2, HF_POISSON = 3 };
 

@@ -111,7 +111,7 @@ value("hinge.from_forest.y")(lambda s: s.choice((_y, lambda s: None))(s))
 @value("sample_weight")
 def _sample_weight(s: Setting) -> np.ndarray:
     whole = s.random.integers(0, 3, s.n).astype(np.float64)
-    whole[0] = 1
+    whole[:1] = 1
     return whole if s.flag() else whole * 0.37
 
 

@@ -10,7 +10,7 @@ cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
-    raise_stopped, start_watch,
+    raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.tree.cpu.shap_background cimport add_background, background_block
 from hforest.tree.cpu.shap_paths cimport add_paths, paths_block
@@ -165,6 +165,7 @@ def shap_interventional(x, forest, background, const double[::1] weight, int64_t
     job.too_many = &too_many[0]
     with nogil:
         _run(&job)
+    raise_interrupt(&watch)
     if np.any(too_many):
         return False
     raise_stopped(&watch, "forest: no memory for sums along its deepest path; use fewer threads")
