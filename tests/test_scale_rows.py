@@ -430,7 +430,8 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
         dtype = np.dtype(dtype)
-        same(whole, as_forest(joined([tree.grown(3, dtype, True, False)], dtype), 7))
+        grown = tree.grown(3, dtype, 0, has_defaults=True, projected=False)
+        same(whole, as_forest(joined([grown], dtype), 7))
         assert Batch(0, 0, 1, None, []).roots is None
 
 

@@ -125,7 +125,10 @@ def of_array(target: Target, name: str, a: np.ndarray, at: int, others: bool) ->
         if a.size:
             must = "error" if lenient else "either"
             found += [(str(v), _element(a, v, at), must) for v in (np.inf, -np.inf)]
-            known = name in ("x", "other", "x_test", "z", "background", "cover") and target.package not in _NO_MISSING
+            known = (
+                name in ("x", "other", "x_test", "z", "background", "cover")
+                and target.package not in _NO_MISSING
+            )
             found.append(("nan", _element(a, np.nan, at), "either" if known else must))
             found += [(str(v), _element(a, v, at), "either") for v in (np.finfo(a.dtype).max, -1e30, 0.0)]
     elif a.dtype.kind in "iu":
