@@ -146,9 +146,10 @@ def test_numbers_of_threads():
 @pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
 def test_steps_of_hinge_forests(name):
     x, y = data(name)
-    assert small(name).fit(x, y).n_iter_ == 60
-    assert small(name, max_iter=0).fit(x, y).n_iter_ == 0
-    settings = {"n_members": 1, "max_iter": 1500, "learning_rate": 0.5}
+    assert small(name, n_boosted=0).fit(x, y).n_iter_ == 60
+    assert small(name, n_boosted=0, max_iter=0).fit(x, y).n_iter_ == 0
+    assert 60 < small(name).fit(x, y).n_iter_ <= 360
+    settings = {"n_members": 1, "n_boosted": 0, "max_iter": 1500, "learning_rate": 0.5}
     stopped = small(name, validation_fraction=0.3, **settings).fit(x, y)
     assert recipe.PATIENCE * recipe.JUDGE_EVERY <= stopped.n_iter_ < 1500
     assert stopped.n_iter_ % recipe.JUDGE_EVERY == 0
@@ -201,7 +202,7 @@ def test_batches_are_learned(name):
     early = model.score(x[2500:], y[2500:])
     begun = pickle.loads(pickle.dumps(model))
     in_batches(model, x[300:2500], y[300:2500], 10)
-    assert model.score(x[2500:], y[2500:]) > early + 0.01
+    assert model.score(x[2500:], y[2500:]) > early + 0.005
     assert model.t_ == {"H": 10 * 4, "N": 5 + 10 * 4}[name[0]]
     # The state between calls is pickled, too.
     in_batches(begun, x[300:2500], y[300:2500], 10)

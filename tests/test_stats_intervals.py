@@ -63,7 +63,8 @@ def only(forest, m):
         start, stop = forest.tree_start[m : m + 2]
         leaf = (start + m) // 2
         indptr = forest.indptr
-        parts = {name: getattr(forest, name)[start:stop] for name in ("feature", "threshold", "left", "gain")}
+        names = ("feature", "threshold", "left", "gain", "default_left")
+        parts = {name: getattr(forest, name)[start:stop] for name in names}
         if indptr.size:
             entries = slice(indptr[start], indptr[stop])
             parts |= {

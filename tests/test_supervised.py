@@ -407,8 +407,8 @@ def test_criterion():
 
 
 def test_limits():
-    assert supervised.limits(None, 2, 1) == (check.MAX_COUNT, 2, 1, 0.0, 0.0)
-    assert supervised.limits(np.int64(0), np.int8(5), 3, np.float32(0.5), 0.25) == (0, 5, 3, 0.5, 0.25)
+    assert supervised.limits(None, 2, 1) == (check.MAX_COUNT, 2, 1, 0.0, 0.0, 0)
+    assert supervised.limits(np.int64(0), np.int8(5), 3, np.float32(0.5), 0.25) == (0, 5, 3, 0.5, 0.25, 0)
 
 
 def test_max_features_and_bins():

@@ -417,9 +417,10 @@ def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bo
     if value is None:
         value = default if task == "classification" else "squared_error"
     numbers = scores.numbers(task, grown=grown)
+    refused = isinstance(value, str) and value == "absolute_error" and task == "regression"
     check.require(
-        not isinstance(value, str) or value != "absolute_error" or task == "classification", "criterion", f"one of {', '.join(numbers)}",
-        value, "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
+        not refused, "criterion", f"one of {', '.join(numbers)}", value,
+        "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
     )  # fmt: skip
     return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
 

@@ -137,7 +137,7 @@ class HingeForestClassifier(Classifier, _Hinge):
     model_ : hforest.tabular.Model
         The fitted model, for `hforest.tabular.predict` and `hforest.tabular.save`.
     n_iter_ : int
-        Largest number of steps of a member in `fit`.
+        Largest number of steps and boosted trees of a member in `fit`.
     t_ : int
         Number of steps of `partial_fit` after its first batch.
     feature_importances_ : (n_features_in_,) array of float64

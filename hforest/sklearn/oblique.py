@@ -22,7 +22,7 @@ def patches(estimator: Any, n_features: int) -> project.Distribution:
             "shape: expected the shape of a sample, such as (28, 28), got None: samples are treated as "
             f"1-D signals; pass shape=({n_features},) if they are, or use an ObliqueForest otherwise",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         shape = (n_features,)
         sizes = {
