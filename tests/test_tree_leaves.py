@@ -65,8 +65,8 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path):
     ("change", "words"),
     [
         (
-            {"forest_format": np.array(3)},
-            "got format 3, which a newer version of hforest wrote; update hforest",
+            {"forest_format": np.array(4)},
+            "got format 4, which a newer version of hforest wrote; update hforest",
         ),
         ({"forest_format": np.array(0)}, "forest_format is not an integer above 0"),
         ({"forest_format": np.array([1, 1])}, "forest_format is not an integer above 0"),
