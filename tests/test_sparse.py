@@ -375,7 +375,9 @@ def unaligned(a):
 @pytest.mark.libraries
 @pytest.mark.parametrize("by_columns", [False, True])
 def test_estimators_sum_entries_that_are_stored_twice(by_columns):
-    estimators = pytest.importorskip("hforest.sklearn")
+    pytest.importorskip("sklearn")
+    from hforest import sklearn as estimators
+
     rng = np.random.default_rng(0)
     place, data = rng.integers(0, 8, (60, 5)), rng.normal(size=300)
     x = scipy.sparse.csr_array((data, place.ravel(), np.arange(0, 301, 5)), shape=(60, 8))
