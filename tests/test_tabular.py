@@ -252,6 +252,15 @@ def test_progress_ends_training_with_what_is_finished(threads):
     assert tabular.predict(model, x).shape == (300, 3)
 
 
+def test_progress_keeps_boosted_trees_that_are_finished():
+    x = np.random.default_rng(0).normal(size=(300, 8))
+    y = (x > 0).sum(axis=1)
+    settings = FAST | {"steps": 0, "n_projections": 0, "task": "regression"}
+    model = tabular.fit(x, y, **settings, progress=lambda done, total: done < 50, rng=0)
+    assert model.members[0].boosted is not None
+    assert same_bits(model, tabular.fit(x, y, **settings, n_boosted=50, rng=0))
+
+
 def test_interrupts_come_through():
     def interrupt(done, total):
         raise KeyboardInterrupt

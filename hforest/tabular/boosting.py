@@ -102,7 +102,7 @@ def with_boosted(
     given = {**recipe.BOOSTED, "max_features": n_features}
     samples, trees = growth.samples(x, max_bins=recipe.BOOSTED_BINS), []
     others = outputs(member, held.x, task, held.native)
-    least, best, share = loss_of(others, held, task), 0, 0.0
+    least, best, share, going = loss_of(others, held, task), 0, 0.0, True
     rounds = _rounds(samples, scores, _derivatives(y, task), rows.weight, given, rng)
     for n, grown in zip(range(1, settings.n_boosted + 1), rounds, strict=False):
         trees.append(grown)
@@ -114,13 +114,13 @@ def with_boosted(
             loss = loss_of(mixed(here, others, a), held, task)
             if loss < least:
                 least, best, share = loss, n, a
-        if not report(n):
-            return member, False
-        if n - best >= recipe.BOOSTED_PATIENCE:
+        going = report(n)
+        if not going or n - best >= recipe.BOOSTED_PATIENCE:
             break
     if not best:
-        return member, True
+        return member, going
     forest = tree.join(trees[:best])
     # The mean of trees that `predict` returns is then the sum of their steps from the start.
     value = (best * forest.value + mean).astype(forest.value.dtype)
-    return member._replace(boosted=Boosted(tree.join([forest._replace(value=value)]), np.array(share))), True
+    whole = tree.join([forest._replace(value=value)])
+    return member._replace(boosted=Boosted(whole, np.array(share))), going
