@@ -80,23 +80,6 @@ HF_BOTH double hf_branch_gain(const int64_t *q, const int64_t *node, const doubl
     return hf_sum_of_squares(partial) / (double)u;
 }
 
-/* Returns the score of a branch by the Poisson deviance: the sum of e (S / e) log2(S / e), with S the sum of the targets
-   and e = mean u. ln 2 times the sum of those of its branches is the decrease of half the deviance by a split, in the
-   unit of q; the logarithms are of numbers near 1, so that it does not cancel. Negative infinity if S is 0; an output
-   that is 0 in the whole node does not count.
-
-   q, node, mean, u   as of hf_branch_gain, in a unit of centre 0 */
-HF_BOTH double hf_poisson_score(const int64_t *q, const int64_t *node, const double *mean, int64_t n, int64_t u) {
-    double total = 0;
-    for (int64_t k = 0; k < n; ++k) {
-        const double sum = (double)(node ? node[k] - q[k] : q[k]), expected = mean[k] * (double)u;
-        if (!(mean[k] > 0)) continue;
-        if (!(sum > 0)) return -HF_INFINITY;
-        total += expected * hf_xlogx(sum / expected);
-    }
-    return total;
-}
-
 /* Returns the impurity of a node of n classes: the last total, which starts at 0, with the share of each class added by
    hf_add_share. */
 HF_BOTH double hf_add_share(int criterion, double total, double p) {

@@ -13,7 +13,6 @@ cdef extern from "core/score.h" nogil:
     double hf_sum_of_squares(const double* partial)
     double hf_distance(int64_t q, int64_t u, double mean)
     double hf_branch_gain(const int64_t* q, const int64_t* node, const double* mean, int64_t n, int64_t u)
-    double hf_poisson_score(const int64_t* q, const int64_t* node, const double* mean, int64_t n, int64_t u)
     double hf_add_share(int criterion, double total, double p)
     double hf_impurity(int criterion, double total)
     double hf_between_f32(double low, double high)

@@ -71,11 +71,16 @@ HF_BOTH double hf_weight_of(int64_t u, int m) { return ldexp((double)u, -m); }
 
 /* Returns the score of a branch. The score of a split is the sum of those of its branches.
 
+   By the Poisson deviance it is the sum of e (S / e) log2(S / e), with S the sum of the targets, in a unit of centre 0,
+   and e = mean u. ln 2 times the score of a split is the decrease of half the deviance, in the unit of q; the logarithms
+   are of numbers near 1, so that it does not cancel. Negative infinity if S is 0; an output that is 0 in the whole node
+   does not count.
+
    sums   IN (n,)  sums of the branch by class or output; with `node`, of the other branch
    node   IN (n,)  sums of the node, or NULL
    mean   IN (n,)  means of the node; not read if there are classes
    u      the sum of u of the branch
-   m      exponent of weights of the unit */
+   m      exponent of weights of the unit; read if there are classes */
 HF_BOTH double hf_score_in_unit(
     int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int64_t u, int m
 ) {
@@ -85,7 +90,7 @@ HF_BOTH double hf_score_in_unit(
     for (int64_t k = 0; k < n; ++k) {
         const double sum = (double)(node ? node[k] - sums[k] : sums[k]);
         const double a = criterion == HF_POISSON ? sum / (mean[k] * (double)u) : sum * one;
-        /* One logarithm for entropy and hf_poisson_score: a kernel has registers for one. */
+        /* One logarithm for both criteria: a kernel has registers for one. */
         if (criterion == HF_GINI) total += a * a;
         else if (criterion != HF_POISSON) total += hf_xlogx(a);
         else if (sum > 0) total += hf_xlogx(a) * (mean[k] * (double)u);

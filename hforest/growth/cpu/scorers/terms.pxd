@@ -8,13 +8,17 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport HF_ENTROPY, HF_POISSON, hf_beats, hf_branch_gain, hf_poisson_score, hf_xlogx
+from hforest.core.score cimport HF_ENTROPY, HF_POISSON, hf_beats, hf_branch_gain, hf_xlogx
 from hforest.growth.cpu.task cimport (
     class_of, has_bounds, hf_pending, hf_split, hf_task, hf_workspace, is_pair,
 )
 
 cdef extern from "growth/units.h" nogil:
     double hf_mean(double c, int k, int m, int64_t q, int64_t u)
+    double hf_score_in_unit(
+        int criterion, const int64_t* sums, const int64_t* node, const double* mean, int64_t n, int64_t u,
+        int m
+    )
 
 cdef extern from "growth/cpu/scorers/term_cells.h" nogil:
     double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
@@ -122,8 +126,8 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
         return -INFINITY
     if t.criterion == HF_POISSON:
         return (
-            hf_poisson_score(r.sum, NULL, r.mean, t.n_outputs, u)
-            + hf_poisson_score(r.sum, r.total, r.mean, t.n_outputs, right_u)
+            hf_score_in_unit(HF_POISSON, r.sum, NULL, r.mean, t.n_outputs, u, 0)
+            + hf_score_in_unit(HF_POISSON, r.sum, r.total, r.mean, t.n_outputs, right_u, 0)
         )
     if t.labels == NULL:
         return (
