@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,17 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
     if options.rungs is not None:
         calls = {label: call for label, call in calls.items() if any(part in label for part in options.rungs)}
     return calls
+
+
+def least(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Returns the least processor time of each call, in seconds; calls are made in turn."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            begin = time.process_time()
+            call()
+            best[name] = min(best[name], time.process_time() - begin)
+    return best
 
 
 def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
@@ -295,12 +306,7 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
             if any((a != b).any() for a, b in zip(one, calls[name](), strict=True)):
                 raise SystemExit(f"{name}: one group of all columns grows other trees than no groups")
         calls["columns"] = partial(growth.grow, samples, y, n_trees, max_features=2 * half, rng=0)
-        best = dict.fromkeys(calls, float("inf"))
-        for _ in range(repeats + 1):  # the first call prepares the samples
-            for name, call in calls.items():
-                begin = time.process_time()
-                call()
-                best[name] = min(best[name], time.process_time() - begin)
+        best = least(calls, repeats + 1)  # the first call prepares the samples
         for name, seconds in best.items():
             row = {"rung": "views", "kind": name, "samples": n, "features": d, "whole": whole}
             ratio = seconds / best["columns"]
@@ -340,12 +346,7 @@ def wide(repeats: int) -> list[dict[str, Any]]:
         calls |= {
             name: peers[name] for name in ("scikit-learn", "scikit-learn, extra trees") if name in peers
         }
-        best = dict.fromkeys(calls, float("inf"))
-        for _ in range(repeats):
-            for name, call in calls.items():
-                begin = time.process_time()
-                call()
-                best[name] = min(best[name], time.process_time() - begin)
+        best = least(calls, repeats)
         for name, seconds in best.items():
             row = {"rung": "wide", "kind": name, "samples": n, "features": d, "trees": trees}
             rows.append({**row, "seconds": seconds})
@@ -385,12 +386,7 @@ def few_leaves(repeats: int, n_trees: int = 100) -> list[dict[str, Any]]:
                 "exact, whole": partial(ours, None, None),
                 "255 bins, whole": partial(ours, 255, None),
             }
-            best = dict.fromkeys(calls, float("inf"))
-            for _ in range(repeats):
-                for name, call in calls.items():
-                    begin = time.process_time()
-                    call()
-                    best[name] = min(best[name], time.process_time() - begin)
+            best = least(calls, repeats)
             p, q = tree.predict(ours(None, 31), x[20_000:]), peer.predict(x[20_000:])
             guess = p[:, 0] if task == "regression" else p.argmax(axis=1)
             errors = [float(np.mean((a - y[20_000:]) ** 2)) for a in (guess, q)]
