@@ -123,8 +123,8 @@ def partial_fit(
     -----
     Adam trains thresholds, leaf weights and inner products of each member, as in `fit`, on the softmax or
     squared loss of a batch. The loss is that of the member's hinge trees, plus ``offset`` times the
-    predictions of its grown forest. A sample of weight w counts w times. Grown forests do not change. Cost:
-    about half a millisecond per step and member, and the forests' predictions.
+    predictions of its grown forest. A sample of weight w counts w times. Grown forests and boosted trees do
+    not change. Cost: about half a millisecond per step and member, and the forests' predictions.
 
     Examples
     --------
