@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 import pytest
 from conftest import assert_same_bits, entered
-from growers import KINDS, overlapping
+from growers import KINDS, assert_all_same, on_paths, on_threads, overlapping
 
 import hforest
 from hforest import co2, scale, tree
@@ -39,6 +39,18 @@ def learned(kind):
 
 
 TARGETS = ["labels", "weights", "entropy", "targets", "several", "whole"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["labels", "several"])
+def test_bits_do_not_depend_on_paths_and_threads(kind, dtype, simd, threads):
+    (y, settings), x = learned(kind), values("missing", dtype)
+
+    def grown():
+        return hforest.grow(x, y, 12, max_leaf_nodes=7, rng=0, **settings)
+
+    assert_all_same(on_paths(simd, grown))
+    assert_all_same(on_threads(threads, grown))
 
 
 def cut_back(forest, m, most):
