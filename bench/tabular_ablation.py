@@ -30,6 +30,9 @@ import hforest
 from hforest import tabular
 from hforest.tabular import recipe
 
+_WHOLE = {
+    task: tuple(group._replace(share=1.0) for group in groups) for task, groups in recipe.GROUPS.items()
+}
 PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recipe": ({}, {}),
     "start": ({"steps": 0}, {}),
@@ -39,7 +42,10 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no average": ({"average": False}, {}),
     "deviations": ({"scaling": "deviations"}, {}),
     "columns": ({"n_projections": 0}, {}),
-    "products": ({}, {"PLAIN": 0.0}),
+    "products": ({}, {"GROUPS": {task: groups[-1:] for task, groups in _WHOLE.items()}}),
+    "no weights": ({}, {"MIN_STACKED": 2**40}),
+    "no boosted": ({"n_boosted": 0}, {}),
+    "no linear": ({}, {"MAX_LINEAR": 0}),
     "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),
     "fixed": ({}, {"KERNEL_RATE": 0.0}),
     "one": ({"n_members": 1, "n_trees": 100}, {}),

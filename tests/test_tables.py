@@ -340,7 +340,7 @@ def test_the_ablation_script_makes_a_row_a_table(script, tmp_path, monkeypatch, 
     )
     assert "all, seconds" in capsys.readouterr().out
     assert module.ratio(rows, "random forest", "error") == 1.0
-    kept = module.recipe.PLAIN
-    with module.constants({"PLAIN": 0.0}):
-        assert module.recipe.PLAIN == 0.0
-    assert module.recipe.PLAIN == kept
+    kept = module.recipe.GROUPS
+    with module.constants({"GROUPS": {}}):
+        assert module.recipe.GROUPS == {}
+    assert module.recipe.GROUPS is kept

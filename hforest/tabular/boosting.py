@@ -9,7 +9,7 @@ from .. import growth, tree
 from ..core.aliases import FloatArray, Task
 from ..tree import Forest
 from . import recipe
-from .model import Boosted, Member, mixed, of_scores, outputs
+from .model import CHUNK, Boosted, Member, mixed, of_scores, outputs
 from .recipe import Rows, Settings, loss_of
 
 Steps = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
@@ -74,6 +74,25 @@ def _derivatives(y: FloatArray, task: Task) -> Steps:
     return steps_of
 
 
+def _linear(rows: Rows, y: FloatArray) -> FloatArray | None:
+    """Returns the slopes (n_encoded, n_outputs), float32, of a ridge regression on all columns.
+
+    None for more than MAX_LINEAR columns. `y` (n_samples, n_outputs) and columns have means of about 0.
+    """
+    n_features = rows.x.shape[1]
+    if n_features > recipe.MAX_LINEAR:
+        return None
+    square, product = recipe.LINEAR_RIDGE * np.eye(n_features), np.zeros((n_features, y.shape[1]))
+    factor = np.ones(len(y)) if rows.weight is None else rows.weight / rows.weight.mean()
+    for first in range(0, len(y), CHUNK):
+        part = slice(first, first + CHUNK)
+        a = rows.x[part].astype(np.float64)
+        weighted = (a * factor[part, None]).T
+        square += weighted @ a
+        product += weighted @ y[part]
+    return np.linalg.solve(square, product).astype(np.float32)
+
+
 def with_boosted(
     member: Member,
     rows: Rows,
@@ -97,7 +116,10 @@ def with_boosted(
         mean = np.log(mean + recipe.SMOOTHING) - (
             np.log(1 - mean + recipe.SMOOTHING) if y.shape[1] == 1 else 0
         )
+    linear = _linear(rows, y - mean) if task == "regression" else None
     scores, of_held = np.tile(mean, (len(x), 1)), np.tile(mean, (len(x_held), 1))
+    if linear is not None:
+        scores, of_held = scores + rows.x @ linear, of_held + held.x @ linear
     n_features = max(1, round(recipe.BOOSTED_FEATURES * x.shape[1]))
     given = {**recipe.BOOSTED, "max_features": n_features}
     samples, trees = growth.samples(x, max_bins=recipe.BOOSTED_BINS), []
@@ -123,4 +145,4 @@ def with_boosted(
     # The mean of trees that `predict` returns is then the sum of their steps from the start.
     value = (best * forest.value + mean).astype(forest.value.dtype)
     whole = tree.join([forest._replace(value=value)])
-    return member._replace(boosted=Boosted(whole, np.array(share))), going
+    return member._replace(boosted=Boosted(whole, np.array(share), linear)), going

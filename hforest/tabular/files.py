@@ -18,9 +18,11 @@ from .tables import NULL_VALUES
 
 FORMAT = 4
 """Number of the format: 3 has texts of any length, how cells of text were read, and labels of classes; 4 has
-boosted trees and the kind of mean."""
+boosted trees, a linear part and the kind of mean."""
 
-_BOOSTED = models.maybe("share", models.record(Boosted, forest=read_forest, share=models.small))
+_BOOSTED = models.maybe(
+    "share", models.record(Boosted, optional=("linear",), forest=read_forest, share=models.small)
+)
 _MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small, boosted=_BOOSTED)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _TEXTS: Any = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)

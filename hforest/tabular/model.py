@@ -25,13 +25,16 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class Boosted(NamedTuple):
-    """Boosted trees of a member, and their share of its prediction."""
+    """Boosted trees of a member, its linear part, and their share of its prediction."""
 
     forest: Forest
     """Forest of float32 on scaled columns, NaN for missing values, whose predictions are scores (softmax; of
     two classes that of the second one) or targets."""
     share: FloatArray
-    """() float64: share of the boosted trees in the prediction, 0 to 1."""
+    """() float64: share of this part in the prediction, 0 to 1."""
+    linear: FloatArray | None = None
+    """(n_encoded, n_outputs) float32 in a regression: the product of the columns, without missing values, with
+    it is added to the predictions of the forest. None: nothing is added."""
 
 
 class Member(NamedTuple):
@@ -174,9 +177,10 @@ def of_scores(scores: FloatArray, task: Task) -> FloatArray:
     return probabilities(scores)
 
 
-def boosted_outputs(boosted: Boosted, x: FloatArray, task: Task) -> FloatArray:
-    """Returns predictions of boosted trees, (n_samples, n_outputs) float64."""
-    return of_scores(tree.predict(boosted.forest, x).astype(np.float64), task)
+def boosted_outputs(boosted: Boosted, x: FloatArray, task: Task, native: FloatArray | None) -> FloatArray:
+    """Returns predictions of boosted trees and their linear part, (n_samples, n_outputs) float64."""
+    scores = tree.predict(boosted.forest, x if native is None else native).astype(np.float64)
+    return of_scores(scores if boosted.linear is None else scores + x @ boosted.linear, task)
 
 
 def mixed(some: FloatArray, others: FloatArray, share: float) -> FloatArray:
@@ -188,7 +192,7 @@ def outputs(member: Member, x: FloatArray, task: Task, native: FloatArray | None
     """Returns predictions of a member, (n_samples, n_outputs) float64; `x` is scaled."""
     if member.boosted is not None:
         others = outputs(member._replace(boosted=None), x, task, native)
-        some = boosted_outputs(member.boosted, x if native is None else native, task)
+        some = boosted_outputs(member.boosted, x, task, native)
         return mixed(some, others, float(member.boosted.share))
     share = float(member.share)
     grown = forest_outputs(member, x, native) if share < 1 or float(member.offset) else None
@@ -245,6 +249,10 @@ def _checked_member(name: str, member: Any, n_features: int, n_outputs: int, tas
                 check.number("share", float(boosted.share), 0.0, 1.0)
                 n_scores = 1 if n_outputs == 2 and task == "classification" else n_outputs
                 boosted = boosted._replace(forest=_checked_forest(boosted.forest, n_features, n_scores))
+                if boosted.linear is not None:
+                    check_numpy({"linear": boosted.linear})
+                    check.array("linear", boosted.linear, FLOAT32, ("n_features", "n_outputs"), sizes)
+                    check.finite("linear", boosted.linear)
     return member._replace(features=features, forest=forest, boosted=boosted)
 
 

@@ -4,16 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray, Task
+from ..core.aliases import FloatArray, IntArray, Splitter, Task
 
 # These constants were chosen by errors on held-out rows. docs/tabular.md names the tables, and
 # bench/tabular_ablation.py measures the effect of each part.
 NONZERO = 2
 """Number of columns of an inner product at the start."""
-PLAIN = 0.5
-"""Share of the trees that are grown on columns alone, without inner products."""
 MAX_FEATURES = 40
 """Maximum number of features sampled at a node of a regression tree."""
+MIN_STACKED, STACKING_RIDGE = 50, 0.05
+"""Minimum number of rows for which kinds of trees are weighted, and the ridge as a share of the mean square."""
+MAX_LINEAR, LINEAR_RIDGE = 1000, 1.0
+"""Maximum number of encoded columns of a linear part, and its ridge."""
 RIDGE, TOLERANCE = 1.0, 0.05
 """`l2` and `tolerance` of `hinge.from_forest`."""
 OFFSETS = {"classification": (1.0,), "regression": (0.0, 1.0)}
@@ -54,6 +56,29 @@ LEAST_CURVATURE = 1e-6
 """Minimum second derivative of a loss."""
 LEAST_PROBABILITY = 1e-6
 """Minimum probability of which a geometric mean is taken."""
+
+
+class Group(NamedTuple):
+    """A kind of the trees of a grown forest."""
+
+    share: float
+    """Share of the trees."""
+    has_products: bool
+    """Whether the trees read inner products besides columns."""
+    max_features: str | float
+    """`max_features` of `hforest.grow`; a share is at least 3 features and at most MAX_FEATURES."""
+    splitter: Splitter = "best"
+
+
+GROUPS = {
+    "classification": (Group(0.5, False, "sqrt"), Group(0.5, True, "sqrt")),
+    "regression": (
+        Group(0.2, False, 1 / 3),
+        Group(0.15, False, 1.0),
+        Group(0.15, False, 1.0, "random"),
+        Group(0.5, True, 1 / 3),
+    ),
+}
 
 
 class Settings(NamedTuple):

@@ -1,5 +1,6 @@
 """Initialisation of a member: a grown forest, and hinge trees that correct it by ridge regression."""
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -50,40 +51,81 @@ def drawn(rows: Rows, rng: np.random.Generator) -> IntArray:
 class _Grown(NamedTuple):
     forest: Forest
     out_of_bag: FloatArray
-    """(n_samples, n_outputs) float64; the mean over the rows where every tree drew a row."""
+    """(n_samples, n_outputs) float64; the mean over the rows where no kind of trees left out a row."""
+
+
+def _max_features(group: recipe.Group, n_features: int) -> AutoFeatures:
+    """Returns the number of features sampled at a node of a kind of trees."""
+    if isinstance(group.max_features, str):
+        return group.max_features
+    return min(max(int(group.max_features * n_features), min(n_features, 3)), recipe.MAX_FEATURES)
 
 
 def _grown(
     rows: Rows, y: FloatArray, kernel: FloatArray, settings: Settings, rng: np.random.Generator
 ) -> _Grown:
-    """Returns one forest: trees on columns, then trees on columns and inner products.
+    """Returns one forest of several kinds of trees, some of which read inner products, too.
 
-    `y` (n_samples, n_outputs) has shares of the classes, or targets.
+    `y` (n_samples, n_outputs) has shares of the classes, or targets. In a regression the leaf values of a
+    kind of trees are multiplied so that the mean over the trees is the mean of the kinds by their `_weights`.
     """
     z = forest_inputs(rows.x, kernel, rows.native)
     plain = rows.x if rows.native is None else rows.native
-    n_plain = round(recipe.PLAIN * settings.n_trees) if kernel.size else settings.n_trees
-    parts, counts = [], []
-    for a, n_trees in ((plain, n_plain), (z, settings.n_trees - n_plain)):
+    groups = recipe.GROUPS[settings.task]
+    last = np.rint(np.cumsum([group.share for group in groups]) * settings.n_trees).astype(int)
+    parts, outputs = [], []
+    for group, n_trees in zip(groups, np.diff(last, prepend=0).tolist(), strict=True):
         if not n_trees:
             continue
-        n_features = a.shape[1]
-        max_features: AutoFeatures = "sqrt"
-        if settings.task == "regression":
-            max_features = min(max(n_features // 3, min(n_features, 3)), recipe.MAX_FEATURES)
+        a = z if group.has_products else plain
         drawn_by = growth.bootstrap_counts(len(a), n_trees, rng=rng)
         grown = growth.grow(
-            a, rows.y, n_trees, sample_weight=rows.weight, max_features=max_features, bootstrap=drawn_by,
-            task=settings.task, n_classes=settings.n_classes, rng=rng,
+            a, rows.y, n_trees, sample_weight=rows.weight, max_features=_max_features(group, a.shape[1]),
+            splitter=group.splitter, bootstrap=drawn_by, task=settings.task, n_classes=settings.n_classes,
+            rng=rng,
         )  # fmt: skip
-        grown = grown._replace(n_features=np.array(z.shape[1]))
-        parts.append(grown)
-        counts.append(drawn_by)
-    forest = tree.join(parts)
-    outputs = tree.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
-    unseen = np.isnan(outputs[:, 0])
-    outputs[unseen] = np.average(y, axis=0, weights=rows.weight)
-    return _Grown(forest, outputs)
+        outputs.append(tree.out_of_bag(grown, a, drawn_by).astype(np.float64))
+        parts.append(grown._replace(n_features=np.array(z.shape[1])))
+    sizes = np.array([part.n_trees for part in parts], np.float64)
+    weights = sizes / sizes.sum()
+    if settings.task == "regression":
+        weights = _weights(np.array(outputs) - y, rows.weight, weights)
+    n_trees = sizes[weights > 0].sum()
+    forest = tree.join([
+        part if settings.task == "classification"
+        else part._replace(value=(w * n_trees / part.n_trees * part.value).astype(part.value.dtype))
+        for part, w in zip(parts, weights, strict=True) if w > 0
+    ])  # fmt: skip
+    mass = np.where(np.isnan(outputs), 0.0, weights[:, None, None])
+    seen = mass.sum(axis=0) > 0
+    total = (mass * np.nan_to_num(outputs)).sum(axis=0) / np.where(seen, mass.sum(axis=0), 1.0)
+    return _Grown(forest, np.where(seen, total, np.average(y, axis=0, weights=rows.weight)))
+
+
+def _weights(errors: FloatArray, weight: FloatArray | None, default: FloatArray) -> FloatArray:
+    """Returns weights of predictions, at least 0, whose weighted mean has the least squared error.
+
+    Their sum is 1 (stacking; Breiman 1996). `errors` (n, n_samples, n_outputs) are those of out-of-bag
+    predictions, NaN where there is none. With few rows the weights are `default`.
+    """
+    known = ~np.isnan(errors).any(axis=(0, 2))
+    if known.sum() < recipe.MIN_STACKED:
+        return default
+    some = errors[:, known] if weight is None else errors[:, known] * np.sqrt(weight[known])[:, None]
+    some = some.reshape(len(errors), -1)
+    square = some @ some.T
+    square.flat[:: len(square) + 1] += recipe.STACKING_RIDGE * np.trace(square) / len(square)
+    best, least = default, default @ square @ default
+    for size in range(1, len(square) + 1):
+        # The least error on a set of predictions with the sum 1; the best set has no weight below 0.
+        for chosen in map(list, combinations(range(len(square)), size)):
+            inner = np.linalg.lstsq(square[np.ix_(chosen, chosen)], np.ones(size), rcond=None)[0]
+            here = np.zeros(len(square))
+            here[chosen] = inner / max(inner.sum(), np.finfo(float).tiny)
+            error = here @ square @ here
+            if (here >= 0).all() and error < least:
+                best, least = here, error
+    return best
 
 
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
