@@ -46,7 +46,6 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no weights": ({}, {"MIN_STACKED": 2**40}),
     "no boosted": ({"n_boosted": 0}, {}),
     "no linear": ({}, {"MAX_LINEAR": 0}),
-    "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),
     "fixed": ({}, {"KERNEL_RATE": 0.0}),
     "one": ({"n_members": 1, "n_trees": 100}, {}),
 }

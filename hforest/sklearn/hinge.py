@@ -198,6 +198,13 @@ class HingeForestRegressor(Regressor, _Hinge):
     True
     """
 
+    def predict_interval(self, X: ArrayLike, *, coverage: float = 0.9) -> tree.Interval:
+        """Returns the intervals of `hforest.tabular.predict_interval`."""
+        check_is_fitted(self)
+        x = self._samples(X)
+        with self._computing():
+            return tabular.predict_interval(self.model_, x, coverage=coverage)
+
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains on a batch of targets and returns the estimator.
 

@@ -15,6 +15,7 @@ from .columns import columns, differences, numbers
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .intervals import predict_interval
 from .kinds import Columns
 from .levels import Levels
 from .model import Boosted, Member, Model, predict
@@ -45,6 +46,7 @@ __all__ = [
     "numbers",
     "partial_fit",
     "predict",
+    "predict_interval",
     "read",
     "save",
     "target",

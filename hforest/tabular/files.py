@@ -18,12 +18,15 @@ from .tables import NULL_VALUES
 
 FORMAT = 4
 """Number of the format: 3 has texts of any length, how cells of text were read, and labels of classes; 4 has
-boosted trees, a linear part and the kind of mean."""
+boosted trees, a linear part, the kind of mean and errors of held-out rows."""
 
 _BOOSTED = models.maybe(
     "share", models.record(Boosted, optional=("linear",), forest=read_forest, share=models.small)
 )
-_MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small, boosted=_BOOSTED)
+_MEMBER = models.record(
+    Member, optional=("squares",), forest=read_forest, offset=models.small, share=models.small,
+    boosted=_BOOSTED,
+)  # fmt: skip
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _TEXTS: Any = dict.fromkeys(("names", "levels", "forms", "notes", "null_values"), models.texts)
 _COLUMNS = models.record(Columns, **_TEXTS)
@@ -42,7 +45,7 @@ def _labels(archive: Any, name: str) -> Any:
 
 _MODEL = partial(
     models.record, Model, partial(checked, "model"), classes=_labels,
-    optional=("mean",), task=models.word, mean=models.word, members=models.several("n_members", _MEMBER),
+    optional=("mean", "held_out"), task=models.word, mean=models.word, members=models.several("n_members", _MEMBER),
     encoding=models.maybe("fill", _ENCODING),
 )  # fmt: skip
 _SCALING = models.record(Scaling)

@@ -15,6 +15,7 @@ from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import converted, learned, stacked, warn
 from .encoding import columns as encoded_columns
 from .encoding import fit_encoding, without_categories
+from .intervals import held_out_errors
 from .kinds import Columns, check_columns
 from .model import Mean, Member, Model
 from .recipe import Rows, Settings
@@ -317,9 +318,18 @@ def fit(
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
     mean: Mean = "geometric" if task == "classification" else "arithmetic"
-    return Model(
+    model = Model(
         task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes, mean
     )
+    if task == "classification":
+        return model
+    if held is not None:
+        return model._replace(held_out=held_out_errors(model, held))
+    judged = [
+        held_out_errors(model._replace(members=(member,)), rows.part(part))
+        for member, part in zip(members, parts, strict=False) if len(part)
+    ]  # fmt: skip
+    return model._replace(held_out=np.concatenate(judged)) if judged else model
 
 
 def _side_by_side(

@@ -1,5 +1,6 @@
 """Models of tables: fields, checks, predictions."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,8 +34,8 @@ class Boosted(NamedTuple):
     share: FloatArray
     """() float64: share of this part in the prediction, 0 to 1."""
     linear: FloatArray | None = None
-    """(n_encoded, n_outputs) float32 in a regression: the product of the columns, without missing values, with
-    it is added to the predictions of the forest. None: nothing is added."""
+    """(n_encoded, n_outputs) float32 in a regression: the product of the columns, without missing values, and
+    `linear` is added to the predictions of the forest. None: nothing is added."""
 
 
 class Member(NamedTuple):
@@ -66,6 +67,9 @@ class Member(NamedTuple):
     """() float64: share of the hinge trees in the prediction, 0 to 1; the rest is the forest's."""
     boosted: Boosted | None = None
     """A further part of the prediction; None without."""
+    squares: FloatArray | None = None
+    """(n_leaves, n_outputs) float32 in a regression: means over the leaves of the forest of squared out-of-bag
+    errors, in deviations, for `predict_interval`. None in a classification."""
 
 
 class Model(NamedTuple):
@@ -90,6 +94,9 @@ class Model(NamedTuple):
     text as StringDType. None in a regression, and in files of earlier versions."""
     mean: Mean = "arithmetic"
     """Mean of the members' predictions; "geometric" only for probabilities."""
+    held_out: FloatArray | None = None
+    """(n_errors, n_outputs) float64: errors of held-out rows in a regression, in expected errors, for
+    `predict_interval`. None without such rows."""
 
     def __repr__(self) -> str:
         try:
@@ -220,7 +227,7 @@ def _checked_member(name: str, member: Any, n_features: int, n_outputs: int, tas
     """Returns a valid member whose features and forest belong to the call (`check.owned`)."""
     check.instance(name, member, Member, "a Member", "pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field not in ("forest", "boosted")}
-    check_numpy({f"{name}.{field}": a for field, a in plain.items()})
+    check_numpy({f"{name}.{field}": a for field, a in plain.items() if a is not None or field != "squares"})
     sizes: check.Sizes = {"n_features": n_features, "n_outputs": n_outputs}
     with check.fields_of(name):
         for field in ("kernel", "grown_kernel"):
@@ -253,6 +260,13 @@ def _checked_member(name: str, member: Any, n_features: int, n_outputs: int, tas
                     check_numpy({"linear": boosted.linear})
                     check.array("linear", boosted.linear, FLOAT32, ("n_features", "n_outputs"), sizes)
                     check.finite("linear", boosted.linear)
+        if member.squares is not None:
+            check.array("squares", member.squares, FLOAT32, forest.value.shape, {})
+            check.finite("squares", member.squares)
+            check.require(
+                (member.squares >= 0).all(), "squares", "numbers of at least 0", "smaller ones",
+                "pass what fit returned",
+            )  # fmt: skip
     return member._replace(features=features, forest=forest, boosted=boosted)
 
 
@@ -280,6 +294,10 @@ def checked(name: str, model: Any) -> tuple[Model, int]:
     check.at_least_one(sizes, "n_outputs")
     if model.classes is not None:
         check_classes(f"{name}.classes", model.classes, sizes["n_outputs"])
+    if model.held_out is not None:
+        check_numpy({f"{name}.held_out": model.held_out})
+        check.array(f"{name}.held_out", model.held_out, FLOAT64, ("n_errors", "n_outputs"), sizes)
+        check.finite(f"{name}.held_out", model.held_out)
     check.instance(f"{name}.members", model.members, tuple | list, "a tuple", "pass what fit returned")
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
@@ -354,15 +372,26 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     table = supervised.matrix("x", numbers_of(model, x), missing=True)
     check_width(table, n_features)
     y = np.empty((len(table), len(model.target_center)))
+    for part, rows, native in blocks(model, table):
+        y[part] = means(model, rows, native)
+    return y if model.task == "classification" else in_units(model, y)
+
+
+def blocks(model: Model, table: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray | None]]:
+    """Yields slices of checked rows, their encoded columns, and those with NaN (None if they are equal)."""
     for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows, native = columns(model.scaling, model.encoding, table[part])
-        with np.errstate(over="ignore", invalid="ignore"):
-            y[part] = _mean(
-                [outputs(member, rows, model.task, native) for member in model.members], model.mean
-            )
-    if model.task == "classification":
-        return y
+        yield part, *columns(model.scaling, model.encoding, table[part])
+
+
+def means(model: Model, x: FloatArray, native: FloatArray | None) -> FloatArray:
+    """Returns means over the members, (n_samples, n_outputs) float64; targets in deviations."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _mean([outputs(member, x, model.task, native) for member in model.members], model.mean)
+
+
+def in_units(model: Model, y: FloatArray) -> FloatArray:
+    """Returns predicted targets in the units of training; (n_samples,) for a single target."""
     with np.errstate(over="ignore"):
         y = y * model.target_scale + model.target_center
     return y[:, 0] if y.shape[1] == 1 else y

@@ -13,13 +13,11 @@ NONZERO = 2
 MAX_FEATURES = 40
 """Maximum number of features sampled at a node of a regression tree."""
 MIN_STACKED, STACKING_RIDGE = 50, 0.05
-"""Minimum number of rows for which kinds of trees are weighted, and the ridge as a share of the mean square."""
+"""Minimum number of rows by which kinds of trees are weighted, and a ridge, as a share of the mean square."""
 MAX_LINEAR, LINEAR_RIDGE = 1000, 1.0
 """Maximum number of encoded columns of a linear part, and its ridge."""
 RIDGE, TOLERANCE = 1.0, 0.05
 """`l2` and `tolerance` of `hinge.from_forest`."""
-OFFSETS = {"classification": (1.0,), "regression": (0.0, 1.0)}
-"""Multiples of the forest's predictions to which outputs are added; the smallest held-out loss decides."""
 SMOOTHING = 0.01
 """Added to shares of classes before logarithms are taken."""
 FACTORS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)

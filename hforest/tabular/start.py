@@ -73,7 +73,7 @@ def _grown(
     plain = rows.x if rows.native is None else rows.native
     groups = recipe.GROUPS[settings.task]
     last = np.rint(np.cumsum([group.share for group in groups]) * settings.n_trees).astype(int)
-    parts, outputs = [], []
+    parts, outputs, seen = [], [], []
     for group, n_trees in zip(groups, np.diff(last, prepend=0).tolist(), strict=True):
         if not n_trees:
             continue
@@ -85,6 +85,7 @@ def _grown(
             rng=rng,
         )  # fmt: skip
         outputs.append(tree.out_of_bag(grown, a, drawn_by).astype(np.float64))
+        seen.append((drawn_by == 0).mean(axis=0))
         parts.append(grown._replace(n_features=np.array(z.shape[1])))
     sizes = np.array([part.n_trees for part in parts], np.float64)
     weights = sizes / sizes.sum()
@@ -96,10 +97,12 @@ def _grown(
         else part._replace(value=(w * n_trees / part.n_trees * part.value).astype(part.value.dtype))
         for part, w in zip(parts, weights, strict=True) if w > 0
     ])  # fmt: skip
-    mass = np.where(np.isnan(outputs), 0.0, weights[:, None, None])
-    seen = mass.sum(axis=0) > 0
-    total = (mass * np.nan_to_num(outputs)).sum(axis=0) / np.where(seen, mass.sum(axis=0), 1.0)
-    return _Grown(forest, np.where(seen, total, np.average(y, axis=0, weights=rows.weight)))
+    # Each tree has the weight of its kind, divided by the number of its trees.
+    mass = weights[:, None, None] * np.array(seen)[:, :, None]
+    total = (mass * np.nan_to_num(outputs)).sum(axis=0)
+    mean = np.average(y, axis=0, weights=rows.weight)
+    mass = mass.sum(axis=0)
+    return _Grown(forest, np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), mean))
 
 
 def _weights(errors: FloatArray, weight: FloatArray | None, default: FloatArray) -> FloatArray:
@@ -137,34 +140,37 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
     forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
+    squares = None
+    if not classes:
+        # The mean squared out-of-bag error of the rows in a leaf.
+        z = forest_inputs(rows.x, kernel, rows.native)
+        squares = tree.refit(forest, z, (y - out_of_bag) ** 2, task="regression").value
     picked = drawn(rows, rng)
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
-    best: tuple[float, Start] | None = None
     grown: FloatArray | None = None
     if held is not None:
         grown = tree.predict(forest, forest_inputs(held.x, kernel, held.native)).astype(np.float64)
-    for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
-        residual = (y - multiple * out_of_bag)[picked]
-        (t, f, w), intercept, _ = hinge.from_forest(
-            z,
-            residual,
-            start_trees(z, residual, settings, rng),
-            settings.depth,
-            l2=recipe.RIDGE,
-            tolerance=recipe.TOLERANCE,
-            task="regression",
+    residual = (y - out_of_bag)[picked]
+    (t, f, w), intercept, _ = hinge.from_forest(
+        z,
+        residual,
+        start_trees(z, residual, settings, rng),
+        settings.depth,
+        l2=recipe.RIDGE,
+        tolerance=recipe.TOLERANCE,
+        task="regression",
+    )
+    factors = (recipe.FACTORS if held is not None else (recipe.DEFAULT_FACTOR,)) if classes else (1.0,)
+    best: tuple[float, Member] | None = None
+    for factor in factors:
+        scale, loss = np.float32(factor), 0.0
+        member = Member(
+            kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(1.0), share, squares=squares
         )
-        offset = np.float32(multiple) * offset_of(out_of_bag, task)
-        factors = (recipe.FACTORS if held is not None else (recipe.DEFAULT_FACTOR,)) if classes else (1.0,)
-        for factor in factors:
-            scale, loss = np.float32(factor), 0.0
-            member = Member(
-                kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
-            )
-            if held is not None:
-                loss = loss_of(trees_outputs(member, held.x, grown, task), held, task)
-            if best is None or loss < best[0]:
-                best = loss, Start(member, offset, grown)
+        if held is not None:
+            loss = loss_of(trees_outputs(member, held.x, grown, task), held, task)
+        if best is None or loss < best[0]:
+            best = loss, member
     assert best is not None
-    return best[1]
+    return Start(best[1], offset_of(out_of_bag, task), grown)

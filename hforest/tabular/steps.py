@@ -116,6 +116,7 @@ def partial_fit(
     -------
     model : Model
         New arrays; units of columns and targets, encodings, grown forests and shares are those of `model`.
+        It has no errors of held-out rows, which were those of `model`: `predict_interval` refuses it.
     state : TrainingState
         For the next call.
 
@@ -173,7 +174,9 @@ def partial_fit(
         members.append(trained)
         moments.append(after)
     n_steps = int(state.n_steps) + -(-len(rows.x) // batch_size)
-    return model._replace(members=tuple(members)), TrainingState(tuple(moments), np.array(n_steps))
+    return model._replace(members=tuple(members), held_out=None), TrainingState(
+        tuple(moments), np.array(n_steps)
+    )
 
 
 def _batches(member: Member, rows: recipe.Rows, task: Task, size: int) -> Iterator[Batch]:
