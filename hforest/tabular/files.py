@@ -44,8 +44,8 @@ def _labels(archive: Any, name: str) -> Any:
 
 
 _MODEL = partial(
-    models.record, Model, partial(checked, "model"), classes=_labels,
-    optional=("mean", "held_out"), task=models.word, mean=models.word, members=models.several("n_members", _MEMBER),
+    models.record, Model, partial(checked, "model"), classes=_labels, optional=("mean", "held_out"),
+    task=models.word, mean=models.word, members=models.several("n_members", _MEMBER),
     encoding=models.maybe("fill", _ENCODING),
 )  # fmt: skip
 _SCALING = models.record(Scaling)

@@ -68,8 +68,8 @@ class Member(NamedTuple):
     boosted: Boosted | None = None
     """A further part of the prediction; None without."""
     squares: FloatArray | None = None
-    """(n_leaves, n_outputs) float32 in a regression: means over the leaves of the forest of squared out-of-bag
-    errors, in deviations, for `predict_interval`. None in a classification."""
+    """(n_leaves, n_outputs) float32 in a regression: means of squared out-of-bag errors in the leaves of the
+    forest, for `predict_interval`; targets are in deviations. None in a classification."""
 
 
 class Model(NamedTuple):
