@@ -28,7 +28,8 @@ def _rounds(
     """Yields one tree after another; values of its leaves are steps, which are added to `scores` (IN OUT).
 
     The step of a leaf is ``rate * G / (H + l2)``, with the sums of both derivatives over the rows that the
-    tree draws, a share of all (Chen and Guestrin 2016, eq. 5). settings: `rate`, `share`, `l2`, and those of
+    tree draws, a share of all (Chen and Guestrin 2016, eq. 5). Of several outputs the splits of a tree are
+    those of one random combination (Joly et al. 2019). settings: `rate`, `share`, `l2`, and those of
     `growth.grow`.
     """
     n, n_outputs = scores.shape
@@ -37,7 +38,9 @@ def _rounds(
         g, h = steps_of(scores)
         in_bag = np.ones(n, np.int32) if share == 1 else (rng.random(n) < share).astype(np.int32)
         target, counted = g, weight
-        if h is not None and n_outputs == 1:
+        if n_outputs > 1:
+            target = g @ rng.standard_normal((n_outputs, 1))
+        elif h is not None:
             target, counted = g / h, h[:, 0] if weight is None else h[:, 0] * weight
         grown, leaves = growth.grow_with_leaves(
             samples, target, 1, sample_weight=counted, task="regression", rng=rng,
