@@ -12,14 +12,15 @@ TypeError.
 """
 
 from .columns import columns, differences, numbers
+from .describing import describe
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .importances import Importance, importance
 from .kinds import Columns
 from .levels import Levels
 from .model import Boosted, Member, Model, predict
 from .reading import read
-from .report import describe
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
@@ -29,6 +30,7 @@ __all__ = [
     "Boosted",
     "Columns",
     "Encoding",
+    "Importance",
     "Levels",
     "Member",
     "Model",
@@ -40,6 +42,7 @@ __all__ = [
     "describe",
     "differences",
     "fit",
+    "importance",
     "labels",
     "load",
     "numbers",
