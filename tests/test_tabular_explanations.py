@@ -1,10 +1,17 @@
 """Models of tables that explain themselves: importances, SHAP values, partial dependence, reports."""
 
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
 from hforest import tabular
-from hforest.tabular import metrics
+from hforest.__main__ import main
+from hforest.tabular import dependence, importances, metrics, reporting, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 SMALL = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 0, "n_boosted": 5, "steps": 50, "rng": 0}
 
@@ -204,3 +211,268 @@ def test_metrics_of_targets_by_hand():
     np.testing.assert_allclose(found["RMSE"][2:], (max(0, low) ** 0.5, high**0.5))
     np.testing.assert_allclose(found["mean absolute error"].value, 1)
     np.testing.assert_allclose(found["R2"].value, 1 - squared.mean() / y.var())
+
+
+# ------------------------------------------------------------------------------------------ charts
+
+
+def texts(chart):
+    return [element.text for element in ElementTree.fromstring(chart).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (-3.0, 4.0, [-2, 0, 2, 4]),
+        (1e9, 1e9 + 5, 1e9 + np.arange(6)),
+        (-2e-7, 1e-7, [-2e-7, -1e-7, 0, 1e-7]),
+    ],
+)
+def test_ticks_are_round_numbers_in_the_range(low, high, expected):
+    found = svg.ticks(low, high)
+    np.testing.assert_allclose(found, expected, atol=1e-12 * (high - low))
+    assert not np.signbit(found[found == 0]).any()
+
+
+def test_places_of_bars_and_curves():
+    chart = svg.bars(["a<b", "c"], np.array([2.0, -1.0]), np.array([0.5, np.nan]), 'two "bars"')
+    root = ElementTree.fromstring(chart)
+    assert root.get("aria-label") == 'two "bars"'
+    assert texts(chart) == ["a<b", "2", "c", "-1"]
+    first, second = root.iter(f"{SVG}rect")
+    assert float(first.get("width")) == pytest.approx(2 * float(second.get("width")), abs=0.2)
+    assert float(second.get("x")) + float(second.get("width")) == pytest.approx(
+        float(first.get("x")), abs=0.2
+    )
+    assert len(list(root.iter(f"{SVG}line"))) == 2  # an interval, and the line at 0
+    x, y = np.array([0.0, 1.0, 2.0]), np.array([0.0, np.nan, 4.0])
+    series = [svg.Series(x, y, "line", "one"), svg.Series(x, y + 1, "dots", "two", y, y + 2)]
+    chart = svg.curves(series, "x & y", "y", "curves", x_ticks=(x, ["a", "b", "c"]))
+    root = ElementTree.fromstring(chart)
+    assert len(root.find(f"{SVG}polyline").get("points").split()) == 2  # NaN is left out
+    assert {"a", "b", "c", "x & y", "one", "two"} <= set(texts(chart))
+    assert svg.limits([np.array([3.0, 3.0])]) == (1.5, 4.5)
+    assert svg.limits([np.array([np.nan])]) == (0.0, 1.0)
+
+
+# ------------------------------------------------------------------------------- partial dependence
+
+
+def test_dependence_is_the_mean_over_rows(models):
+    x, model = table(300, 2), models["regression"]
+    features = tabular.numbers(model.columns, x)
+    plain = model._replace(columns=None)
+    rows = np.random.default_rng(0).permutation(300)[:200]
+    for j, n in ((1, 20), (3, 3), (4, 20)):
+        of_column = np.flatnonzero(model.columns.source == j)
+        found = dependence.of_column(model, features, of_column, model.columns)
+        assert len(found.grid) == n
+        place = n // 2
+        value = found.grid[place] if not found.is_categorical else float(place)
+        (row, *_) = np.flatnonzero(features[:, of_column[0]] == value)
+        changed = features[rows].copy()
+        changed[:, of_column] = features[row, of_column]
+        np.testing.assert_allclose(found.mean[place, 0], tabular.predict(plain, changed).mean(), rtol=1e-6)
+    assert found.texts[0] == str(np.datetime64(int(found.grid[0]), "D"))
+    found = dependence.of_column(model, features, np.flatnonzero(model.columns.source == 3), model.columns)
+    assert found.texts == ("blue", "green", "red")
+    assert found.mean[2] > found.mean[0] + 1
+    features[:, 1] = np.nan
+    assert len(dependence.of_column(model, features, np.array([1]), model.columns).grid) == 0
+
+
+# ------------------------------------------------------------------------------------------ report
+
+
+class Page(HTMLParser):
+    """Checks that elements are closed, and collects their texts by tag."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.found, self.attributes = [], {}, []
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.found.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_reports(task, models, tmp_path):
+    x, model = table(300, 1), models[task]
+    x["colour"][7] = "<pin>"
+    y = answers(task, x)
+    page = tabular.report(model, x, y)
+    found = Page(page).found
+    heads = [
+        "Warnings",
+        "Metrics",
+        *(["Calibration", "Confusion"] if task == "classification" else ["Residuals"]),
+    ]
+    assert found["h2"] == [*heads, "Importances", "Partial dependence", "Columns of training"]
+    assert any("unknown categories, read as missing values, such as '<pin>'" in text for text in found["li"])
+    p = tabular.predict(model, x)
+    if task == "classification":
+        places = (y == "low").astype(int)
+        expected = [*metrics.of_classes(p, places)]
+        counts = metrics.confusion(p, places)
+        assert [int(text) for text in found["td"] if text.isdigit()][:4] == counts.ravel().tolist()
+    else:
+        expected = [*metrics.of_targets(p, y)]
+    for one in expected:
+        assert found["td"][found["td"].index(one.name) + 1] == f"{one.value:.4g}"
+    charts = re.findall("<svg.*?</svg>", page)
+    assert len(charts) == 6  # calibration or residuals, importances, four columns that have features
+    assert texts(charts[1])[:6:2] == found_names(model, x, y)
+    assert all(ElementTree.fromstring(chart).get("aria-label") for chart in charts)
+    assert "unit" not in "".join(texts("".join(charts[1])))
+    assert len(page) < 100_000
+    assert page._repr_html_() in page
+    assert page._repr_html_().startswith("<div")
+    assert repr(page) == f"Report({len(page.encode())} bytes of HTML)"
+    # Nothing outside of the page is read.
+    assert not re.search(r"(?:src|href|url\(|@import|<script|<link|<iframe)", page.replace("aria-", ""))
+    path = tmp_path / "r.html"
+    page.save(path)
+    page.save(path)
+    assert path.read_text(encoding="utf-8") == page
+    assert reporting.is_report(path)
+    assert not reporting.is_report(__file__)
+    assert tabular.report(model, x, y) == page  # no random numbers of others
+    assert "<h2>Importances" in tabular.report(model, x, y, progress=lambda done, total: done < 2)
+
+
+def found_names(model, x, y):
+    """Returns the names of the three most important columns."""
+    features = tabular.numbers(model.columns, x)
+    goals = y if model.task == "regression" else (y == "low").astype(int)
+    found = importances.of_some_rows(model, features, goals)
+    return found.names[importances.best(found, 3)].tolist()
+
+
+@pytest.mark.parametrize("n_classes", [2, 26])
+def test_reports_of_arrays_with_odd_names_stay_small(n_classes):
+    rng = np.random.default_rng(0)
+    names = [f"<script>alert({j})</script>&\"'" + "x" * 300 for j in range(60)]
+    x = dict(zip(names, rng.normal(size=(60, 300)), strict=True))
+    labels = np.array([f"<b>{k}</b>" for k in range(n_classes)], object)[np.arange(300) % n_classes]
+    model = tabular.fit(x, labels, n_members=1, n_trees=3, n_projections=0, n_boosted=0, steps=0, rng=0)
+    page = tabular.report(model, x, labels)
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert len(page.encode()) < 500_000
+    assert ("<h2>Confusion" in page) == (n_classes == 2)
+    Page(page)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_reports_of_few_rows_and_several_targets(task):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = np.arange(60) % 3 if task == "classification" else rng.normal(size=(60, 2))
+    model = tabular.fit(x, y, task=task, n_members=1, n_trees=3, steps=0, rng=0)
+    x[:, 1] = np.nan
+    for rows in (slice(1), slice(2), slice(60)):
+        Page(tabular.report(model, x[rows], y[rows]))
+    if task == "classification":
+        page = reporting.of_numbers(model, x, np.array([-1, -2] * 30))
+        assert "no row can be compared" in page
+        assert "30 of 60 rows have a label that the model does not know, and are not compared" in page
+        assert "<h2>Metrics" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"model": 1}, TypeError, "model: expected a Model, got int"),
+        ({"x": np.zeros((0, 3))}, ValueError, "x: expected 1 to .* samples, got 0"),
+        ({"x": np.zeros((9, 2))}, ValueError, "x: expected the 3 columns"),
+        ({"y": np.zeros(8, bool)}, ValueError, "y: expected shape"),
+        ({"y": np.zeros((9, 2), bool)}, ValueError, "y: expected shape"),
+        ({"y": np.arange(9)}, IndexError, "y: expected labels of the classes"),
+        ({"progress": 3}, TypeError, "progress: expected"),
+    ],
+)
+def test_wrong_arguments_of_reports(change, error, words):
+    x = np.random.default_rng(0).normal(size=(9, 3))
+    model = tabular.fit(x, x[:, 0] > 0, n_members=1, n_trees=2, steps=0, rng=0)
+    with pytest.raises(error, match=words):
+        tabular.report(**({"model": model, "x": x, "y": x[:, 0] > 0} | change))
+    model = tabular.fit(x, x[:, 0], task="regression", n_members=1, n_trees=2, steps=0, rng=0)
+    with pytest.raises(ValueError, match="y: expected the 1 targets of the model, got 2"):
+        tabular.report(model, x, x[:, :2])
+
+
+# ------------------------------------------------------------------------------------------ command
+
+
+@pytest.mark.libraries
+def test_the_command_writes_a_report(models, tmp_path, capsys):
+    polars = pytest.importorskip("polars")
+    x = table(200, 3)
+    y = answers("classification", x)
+    y[0] = "unheard"
+    data, page, model = tmp_path / "d.csv", tmp_path / "r.html", tmp_path / "m.npz"
+    polars.DataFrame({**x, "price<>": y.tolist()}).write_csv(data)
+    fit = ["--n-trees", "5", "--steps", "20", "--no-refit", "--save", str(model)]
+    assert main(["--data", str(data), "--target", "price<>", *fit]) == 0
+    predict = ["predict", str(model), str(data), "--report", str(page)]
+    capsys.readouterr()
+    for _ in range(2):  # an older report is replaced
+        assert main(predict) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{page}: written\n" * 2
+    found = Page(page.read_text(encoding="utf-8")).found
+    assert found["h1"] == ["Classification of price<>"]
+    assert any("of the rows are rows of training" in text for text in found["li"])
+    assert re.search(r"error (\S+) %", captured.err)
+    out = tmp_path / "p.csv"
+    assert main([*predict, "--out", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 201
+    polars.DataFrame(x).write_csv(tmp_path / "bare.csv")
+    capsys.readouterr()
+    page.write_text("mine")
+    for arguments, words in (
+        (predict, "--report: expected a new file or a report written by hforest"),
+        ([*predict[:-1], str(data)], "--report: expected a file of HTML"),
+        (
+            ["predict", str(model), str(tmp_path / "bare.csv"), "--report", str(tmp_path / "b.html")],
+            "rows with the target",
+        ),
+        ([*predict[:-1], str(tmp_path / "no" / "b.html")], "b.html"),
+    ):
+        assert main(arguments) == 2
+        assert words in capsys.readouterr().err
+    assert page.read_text() == "mine"
+    assert main([*predict, "--force"]) == 0
+    assert reporting.is_report(page)
+
+
+def test_a_report_of_an_archive_but_not_of_a_network(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4))
+    data, model, page = (str(tmp_path / name) for name in ("d.npz", "m.npz", "r.html"))
+    for y, h1 in ((x[:, 0] > 0, "Classification of a table"), (x[:, 0], "Regression of a table")):
+        np.savez(data, x=x, y=y)
+        assert main(["--data", data, "--n-trees", "5", "--steps", "10", "--no-refit", "--save", model]) == 0
+        assert main(["predict", model, data, "--report", page]) == 0
+        assert Page((tmp_path / "r.html").read_text()).found["h1"] == [h1]
+    np.savez(data, x=x, y=(x[:, 0] > 0).astype(int))
+    network = ["--kind", "fern", "--n-trees", "3", "--steps", "5", "--train", "90", "--no-plot"]
+    assert main(["--data", data, *network, "--save", str(tmp_path / "n.npz")]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "n.npz"), data, "--report", page]) == 2
+    assert "--report: expected a model of a table, got a network" in capsys.readouterr().err

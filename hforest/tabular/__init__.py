@@ -21,6 +21,7 @@ from .kinds import Columns
 from .levels import Levels
 from .model import Boosted, Member, Model, predict
 from .reading import read
+from .reporting import Report, report
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
@@ -35,6 +36,7 @@ __all__ = [
     "Member",
     "Model",
     "Moments",
+    "Report",
     "Scaling",
     "Target",
     "TrainingState",
@@ -49,6 +51,7 @@ __all__ = [
     "partial_fit",
     "predict",
     "read",
+    "report",
     "save",
     "target",
 ]

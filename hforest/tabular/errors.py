@@ -99,17 +99,24 @@ def _number(text: str) -> str:
         return ""
 
 
-def errors_of(p: np.ndarray, y: Any, classes: np.ndarray | None) -> Iterator[str]:
-    """Yields the errors of predictions on rows that can be compared, and the number of other rows.
+def compared(y: Any, classes: np.ndarray | None) -> tuple[np.ndarray, list[str]]:
+    """Returns the rows that can be compared, and a sentence about others.
 
     `y` is from `spelt_target`, or has the targets of several outputs.
     """
-    if y.ndim == 1:
-        missing, odd = (y == -2, y == -1) if classes is not None else (np.isnan(y), np.isinf(y))
-        what = "a target that is no number" if classes is None else "a label that the model does not know"
-        if odd.any():
-            yield f"{int(odd.sum())} of {len(p)} rows have {what}, and are not compared"
-        p, y = p[~(missing | odd)], y[~(missing | odd)]
+    if y.ndim > 1:
+        return np.arange(len(y)), []
+    missing, odd = (y == -2, y == -1) if classes is not None else (np.isnan(y), np.isinf(y))
+    what = "a target that is no number" if classes is None else "a label that the model does not know"
+    said = f"{int(odd.sum())} of {len(y)} rows have {what}, and are not compared"
+    return np.flatnonzero(~(missing | odd)), [said] if odd.any() else []
+
+
+def errors_of(p: np.ndarray, y: Any, classes: np.ndarray | None) -> Iterator[str]:
+    """Yields the errors of predictions on rows that can be compared, and the number of other rows."""
+    rows, said = compared(y, classes)
+    yield from said
+    p, y = p[rows], y[rows]
     if len(p) and (classes is None or y.ndim == 1):
         yield from lines(p, y, classes, y if classes is None else classes[y])
 

@@ -158,11 +158,13 @@ MOST_ROWS = 2000
 LOSS = {"classification": "log loss", "regression": "mean squared error"}
 
 
-def of_some_rows(model: Model, x: FloatArray, y: FloatArray | IntArray) -> Importance:
+def of_some_rows(
+    model: Model, x: FloatArray, y: FloatArray | IntArray, progress: Progress = None
+) -> Importance:
     """Returns `of_numbers` of at most MOST_ROWS rows whose labels are classes, that is at least 0."""
     known = np.flatnonzero(y >= 0) if model.task == "classification" else np.arange(len(y))
     rows = np.random.default_rng(0).permutation(known)[:MOST_ROWS]
-    return of_numbers(model, x[rows], y[rows])
+    return of_numbers(model, x[rows], y[rows], progress=progress)
 
 
 def best(found: Importance, most: int) -> IntArray:

@@ -1,6 +1,7 @@
 """Losses of predictions, with 95 % intervals over rows, and their calibration and confusion."""
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ LEAST = 1e-15
 """Least probability in a log loss."""
 N_BINS = 10
 """Number of bins of a calibration."""
+MOST_CLASSES = 100
+"""Maximum number of classes of an AUC."""
 
 
 def wilson(k: float, n: float) -> tuple[float, float]:
@@ -91,18 +94,16 @@ def auc(p: FloatArray, y: IntArray) -> float:
     """Returns the area under the ROC; of several classes the mean over pairs (Hand and Till 2001, eq. 7).
 
     The score of a pair of classes is the probability of one of them, among rows of the two; both count half.
-    NaN unless two classes occur.
+    NaN unless two classes occur, at most MOST_CLASSES.
     """
     if p.shape[1] == 2:
         return roc.auc(p[:, 1], y) if 0 < y.sum() < len(y) else np.nan
-    rows = [np.flatnonzero(y == label) for label in range(p.shape[1])]
+    labels, places = np.unique(y, return_inverse=True)
     areas = []
-    for i, of_i in enumerate(rows):
-        for j, of_j in enumerate(rows[:i]):
-            if len(of_i) and len(of_j):
-                both = np.concatenate([of_i, of_j])
-                first = np.arange(len(both)) < len(of_i)
-                areas += [roc.auc(p[both, i], first), roc.auc(p[both, j], ~first)]
+    for i, j in combinations(range(len(labels)), 2) if len(labels) <= MOST_CLASSES else ():
+        both = np.flatnonzero((places == i) | (places == j))
+        first = places[both] == i
+        areas += [roc.auc(p[both, labels[i]], first), roc.auc(p[both, labels[j]], ~first)]
     return float(np.mean(areas)) if areas else np.nan
 
 

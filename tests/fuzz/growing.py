@@ -673,7 +673,7 @@ def _model_of_table(s: Setting) -> tabular.Model:
     return _fitted(task, s.n_classes, s.n_features, s.dtype, s.flag())
 
 
-@value("tabular.partial_fit.y", "tabular.importance.y")
+@value("tabular.partial_fit.y", "tabular.importance.y", "tabular.report.y")
 def _more_of_table(s: Setting) -> np.ndarray:
     model, n = s.argument("model"), len(s.argument("x"))
     if model.task == "regression":
@@ -681,7 +681,8 @@ def _more_of_table(s: Setting) -> np.ndarray:
     return s.indices(len(model.target_center), n)
 
 
-value("tabular.importance.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+for _name in ("importance", "report"):
+    value(f"tabular.{_name}.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
 options("tabular.importance.score", None, lambda y, p, sample_weight=None: float(len(y)))
 
 
