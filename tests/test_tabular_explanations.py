@@ -1,5 +1,6 @@
 """Models of tables that explain themselves: importances, SHAP values, partial dependence, reports."""
 
+import itertools
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import pytest
 from hforest import tabular
 from hforest.__main__ import main
 from hforest.tabular import dependence, importances, metrics, reporting, svg
+from hforest.tabular import shap as shap_module
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -476,3 +478,113 @@ def test_a_report_of_an_archive_but_not_of_a_network(tmp_path, capsys):
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "n.npz"), data, "--report", page]) == 2
     assert "--report: expected a model of a table, got a network" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------- SHAP values
+
+
+def shapley(model, row, background, sets):
+    """Returns the mean over all orders of columns, one after the other."""
+    plain = model._replace(columns=None)
+
+    def value(some):
+        hybrid = background.copy()
+        for j in some:
+            hybrid[:, sets[j]] = row[sets[j]]
+        return tabular.predict(plain, hybrid).mean(axis=0)
+
+    orders = list(itertools.permutations(range(len(sets))))
+    phi = np.zeros((len(sets), np.size(value(()))))
+    for order in orders:
+        for k, j in enumerate(order):
+            phi[j] += value(order[: k + 1]) - value(order[:k])
+    return phi / len(orders)
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_shap_values_add_up_and_are_means_over_all_orders(task, models):
+    model = models[task]
+    x, background = table(6, 4), table(8, 5)
+    shap = tabular.shap_values(model, x, background, n_permutations=40, rng=0)
+    p = tabular.predict(model, x).reshape(6, -1)
+    assert shap.values.shape == (6, 5, p.shape[1])
+    np.testing.assert_allclose(shap.expected + shap.values.sum(axis=1), p, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(shap.expected, tabular.predict(model, background).reshape(8, -1).mean(axis=0))
+    assert not shap.values[:, 2].any()
+    features, others = (tabular.numbers(model.columns, a) for a in (x, background))
+    sets = [np.flatnonzero(model.columns.source == j) for j in range(5)]
+    for i in range(2):
+        expected = shapley(model, features[i], others, sets)
+        np.testing.assert_allclose(shap.values[i], expected, atol=0.03)
+    if task == "classification":
+        np.testing.assert_allclose(shap.values.sum(axis=2), 0, atol=1e-12)
+
+
+def test_shap_values_of_two_columns_are_exact():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    model = tabular.fit(x, x[:, 0] * x[:, 1], task="regression", **SMALL)
+    shap = tabular.shap_values(model, x[:3], x[10:15], rng=7)
+    sets = [np.array([0]), np.array([1])]
+    for i in range(3):
+        np.testing.assert_allclose(shap.values[i], shapley(model, x[i], x[10:15], sets), atol=1e-6)
+    again = tabular.shap_values(model, x[:1], x[10:15], rng=7)
+    np.testing.assert_allclose(again.values, shap.values[:1], atol=1e-6)
+
+
+def test_columns_with_the_values_of_the_background_have_no_part(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (300, 5)).astype(float)
+    x[::7, 1] = np.nan
+    model = tabular.fit(x, np.nan_to_num(x) @ [1.0, 0.5, 2, 3, -1], task="regression", **SMALL)
+    rows = []
+    predict = shap_module.predict
+    monkeypatch.setattr(shap_module, "predict", lambda model, x: rows.append(len(x)) or predict(model, x))
+    shap = tabular.shap_values(model, x[:1], x[:1], rng=0)
+    assert not abs(shap.values).max() > 1e-6
+    assert rows == [1, 1]  # nothing changes
+    rows.clear()
+    background = np.tile(x[:1], (4, 1))
+    background[:, 3] = 1 - background[:, 3]
+    shap = tabular.shap_values(model, x[:1], background, rng=0)
+    assert abs(shap.values[0, [0, 1, 2, 4]]).max() < 1e-6
+    assert abs(shap.values[0, 3, 0]) > 1
+    assert sum(rows) <= 1 + 4 + 8
+    # The same values in parts.
+    whole = tabular.shap_values(model, x[:3], x[10:90], rng=0)
+    monkeypatch.setattr(shap_module, "STEP_NUMBERS", 35)
+    np.testing.assert_allclose(
+        tabular.shap_values(model, x[:3], x[10:90], rng=0).values, whole.values, atol=1e-6
+    )
+
+
+def test_shap_values_are_drawn():
+    plot = pytest.importorskip("hforest.plot")
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    model = tabular.fit(x, x[:, 1] > 0, **SMALL)
+    shap = tabular.shap_values(model, x[:10], x[50:60], rng=0)
+    ax = plot.importance(shap, feature_names=["a", "b", "c"])
+    assert ax.get_yticklabels()[-1].get_text() == "b"
+    done = tabular.shap_values(model, x[:10], x[50:60], rng=0, progress=lambda done, total: done < 4)
+    np.testing.assert_allclose(done.values, shap.values[:4], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"model": 1}, TypeError, "model: expected a Model, got int"),
+        ({"x": np.zeros((0, 3))}, ValueError, "x: expected 1 to .* samples, got 0"),
+        ({"x": np.zeros((9, 2))}, ValueError, "x: expected the 3 columns"),
+        ({"background": np.zeros((0, 3))}, ValueError, "background: expected 1 to .* samples, got 0"),
+        ({"background": np.zeros((2, 2))}, ValueError, "background: expected the 3 columns of x, got 2"),
+        ({"n_permutations": 0}, ValueError, "n_permutations: expected 1 to"),
+        ({"progress": 3}, TypeError, "progress: expected"),
+        ({"rng": "a"}, TypeError, "rng: expected"),
+    ],
+)
+def test_wrong_arguments_of_shap_values(change, error, words):
+    x = np.random.default_rng(0).normal(size=(9, 3))
+    model = tabular.fit(x, x[:, 0] > 0, n_members=1, n_trees=2, steps=0, rng=0)
+    with pytest.raises(error, match=words):
+        tabular.shap_values(**({"model": model, "x": x, "background": x} | change))

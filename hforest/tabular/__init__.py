@@ -23,6 +23,7 @@ from .model import Boosted, Member, Model, predict
 from .reading import read
 from .reporting import Report, report
 from .scaling import Scaling
+from .shap import shap_values
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
 from .training import Moments
@@ -53,5 +54,6 @@ __all__ = [
     "read",
     "report",
     "save",
+    "shap_values",
     "target",
 ]

@@ -64,25 +64,13 @@ def is_report(path: str | os.PathLike[str]) -> bool:
 def report(model: Model, x: ArrayLike, y: ArrayLike, *, progress: Progress = None) -> Report:
     """Returns a page about what a model predicts for a table: errors, importances, partial dependence.
 
-    Parameters
-    ----------
-    model : Model
-        From `fit` or `load`.
-    x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples, at least one, as for `predict`. Prefer samples that the model was not fitted on.
-    y : (n_samples,) array_like, or (n_samples, n_outputs)
-        Their labels, each one of ``model.classes``, or targets.
+    Parameters and errors: see `importance`.
 
     Returns
     -------
     Report
         Text of HTML, which notebooks show. ``report.save("report.html")`` writes one file without any
         reference to others.
-
-    Raises
-    ------
-    IndexError
-        A label that is none of ``model.classes``.
 
     Notes
     -----

@@ -681,8 +681,9 @@ def _more_of_table(s: Setting) -> np.ndarray:
     return s.indices(len(model.target_center), n)
 
 
-for _name in ("importance", "report"):
-    value(f"tabular.{_name}.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+for _name in ("importance.x", "report.x", "shap_values.x", "shap_values.background"):
+    value(f"tabular.{_name}")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+options("tabular.shap_values.n_permutations", 1, 2)
 options("tabular.importance.score", None, lambda y, p, sample_weight=None: float(len(y)))
 
 
