@@ -284,6 +284,42 @@ def test_dependence_is_the_mean_over_rows(models):
     assert len(dependence.of_column(model, features, np.array([1]), model.columns).grid) == 0
 
 
+@pytest.mark.libraries
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
+def test_scikit_learn_draws_the_dependence_on_text_and_numbers(name):
+    figure = pytest.importorskip("matplotlib.figure")
+    pandas, inspection = pytest.importorskip("pandas"), pytest.importorskip("sklearn.inspection")
+    import hforest.sklearn as estimators
+
+    x = table(200)
+    y = answer(x)
+    frame = pandas.DataFrame({name: x[name] for name in ("noise", "colour", "day")})
+    frame["kind"] = pandas.Categorical(np.where(x["noise"] > 0, "b", "a"))
+    frame["flag"] = x["noise"] > 1
+    y = y if name.endswith("Regressor") else np.array(["low", "mid", "high"], object)[np.digitize(y, [0, 1])]
+    model = getattr(estimators, name)(10, n_members=1, max_iter=20, random_state=0).fit(frame, y)
+    columns = ["noise", "colour", "kind", "flag", ("colour", "kind")]
+    ax = figure.Figure(figsize=(9, 9)).subplots(1, 5)
+    display = inspection.PartialDependenceDisplay.from_estimator(
+        model,
+        frame,
+        columns,
+        categorical_features=["colour", "kind", "flag"],
+        grid_resolution=12,
+        target="low",
+        ax=ax,
+    )
+    found = dict(zip(columns, display.pd_results, strict=True))
+    assert found["colour"]["grid_values"][0].tolist() == ["blue", "green", "red"]
+    assert found["colour", "kind"]["average"].shape == (1 if name.endswith("Regressor") else 3, 3, 2)
+    for column in ("noise", "colour", "kind", "flag"):
+        for place, value in enumerate(found[column]["grid_values"][0]):
+            changed = frame.copy()
+            changed[column] = pandas.Series([value] * 200).astype(frame[column].dtype)
+            p = model.predict(changed) if name.endswith("Regressor") else model.predict_proba(changed)
+            np.testing.assert_allclose(found[column]["average"][..., place], p.mean(axis=0), atol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------ report
 
 

@@ -136,12 +136,14 @@ def of_numbers(
 
     def measured(x: FloatArray) -> float:
         p = predict(plain, x)
+        own = score is None
         value = -np.average(loss(p, y), weights=weight) if score is None else score(given, p, **arguments)
         number = check.scalar(value)
-        if not isinstance(number, int | float | np.number) or not np.isfinite(number):
-            raise ValueError(
-                f"score: expected a finite number, got {value!r:.60}; return one, or scale targets"
-            )
+        check.require(
+            isinstance(number, int | float | np.number) and np.isfinite(number),
+            "model" if own else "score", "predictions of finite loss" if own else "a finite number",
+            f"{value!r:.60}", "scale the targets" if own else "return such a number",
+        )  # fmt: skip
         return float(number)
 
     generator = np.random.default_rng(0) if rng is None else rng

@@ -76,7 +76,7 @@ class Calibration(NamedTuple):
 def calibration(p: FloatArray, y: IntArray, n_bins: int = N_BINS) -> Calibration:
     """Returns the calibration of probabilities p (n_rows, n_classes); y < 0 are labels that are no class."""
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
-    bins = np.clip((n_bins * sure).astype(int), 0, n_bins - 1)
+    bins = np.clip(np.nan_to_num(n_bins * sure), 0, n_bins - 1).astype(int)
     n = np.bincount(bins, minlength=n_bins)
     some = n > 0
     mean, share = (np.bincount(bins, a, n_bins)[some] / n[some] for a in (sure, right))
