@@ -28,7 +28,10 @@ a column. Methods that refuse NaN are left out.
 Seconds are processor time of one thread, which other work on the machine hardly changes. Errors are in
 percent of labels, or 1 - R2 in percent. The log loss (natural logarithm) is a mean over the test rows whose
 label occurs among the rows for fitting; no method has a probability for other labels. Probabilities below the
-eps of float32, 1.2e-7, count as eps for all methods, because a forest of 100 trees has shares of 0.
+eps of float32, 1.2e-7, count as eps for all methods, because a forest of 100 trees has shares of 0. The AUC
+and the expected calibration error (Guo et al. 2017, ten bins) are of the same rows; the AUC of more than two
+classes is the mean over pairs of them (Hand and Till 2001). Regressions have the RMSE in the unit of the
+target. Rows of older records lack some of these figures, and have dashes in tables.
 
 --scale changes the columns after loading. "unit" maps them to [0, 1] and "deviations" divides the difference
 from the mean by the standard deviation, both by the rows for fitting. "powers" multiplies them by random
@@ -78,6 +81,7 @@ from tabular_data import (
 
 import hforest
 from hforest import cascade, co2, growth, neural, project, tree
+from hforest.tabular import metrics
 
 BASE = "rf"
 """The method that others are compared with."""
@@ -377,8 +381,18 @@ def labels_of(p: np.ndarray) -> np.ndarray:
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
     """Returns the mean of -ln of the probabilities of labels, at least EPS, without rows of label -1."""
-    rows = np.flatnonzero(y >= 0)
-    return float(-np.log(np.maximum(p[rows, y[rows]], EPS)).mean())
+    return float(metrics.log_losses(p[y >= 0], y[y >= 0], EPS).mean())
+
+
+def figures(p: np.ndarray, y: np.ndarray, n_classes: int | None) -> dict[str, float]:
+    """Returns the FIGURES of predictions; those that there are not are missing."""
+    if n_classes is None:
+        return {"rmse": float(((p - y) ** 2).mean() ** 0.5)}
+    if p.ndim == 1 or not (y >= 0).any():
+        return {}
+    known = p[y >= 0], y[y >= 0]
+    found = {"log_loss": log_loss(p, y), "auc": metrics.auc(*known), "ece": metrics.calibration(*known).error}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def error(p: np.ndarray, y: np.ndarray, n_classes: int | None) -> float:
@@ -426,11 +440,10 @@ def measure(method: str, path: Path, key: Settings) -> Settings:
     fitted = time.process_time()
     p = predict(x_test)
     end = time.process_time()
-    losses = {"log_loss": log_loss(p, y_test)} if data.n_classes is not None and p.ndim == 2 else {}
     return {
         **key, "task": data.task, "n_fitted": len(data.y), "n_features": data.x.shape[1],
         "n_classes": data.n_classes, "settings": settings,
-        "error": error(labels_of(p), y_test, data.n_classes), **losses,
+        "error": error(labels_of(p), y_test, data.n_classes), **figures(p, y_test, data.n_classes),
         "search_seconds": searched - begin, "fit_seconds": fitted - searched,
         "predict_seconds": end - fitted,
     }  # fmt: skip
@@ -510,6 +523,11 @@ def measured(path: Path, method: str, task: str | None) -> bool:
 # ------------------------------------------------------------------------------ tables of a record
 
 
+FIGURES = {"log_loss": "{:.3f}", "auc": "{:.4f}", "ece": "{:.2%}", "rmse": "{:.4g}"}
+"""Figures of rows besides the error, and how tables show them."""
+TITLES = {"log_loss": "Log losses", "auc": "AUC", "ece": "Expected calibration errors", "rmse": "RMSE"}
+
+
 class Summary(NamedTuple):
     """Results of methods over the splits of all tables of a task."""
 
@@ -525,8 +543,8 @@ class Summary(NamedTuple):
     """(n_methods,) geometric mean of errors over BASE's, of tables on which no method's error is 0."""
     times: np.ndarray
     """(n_methods,) geometric mean of seconds over BASE's."""
-    losses: np.ndarray
-    """(n_tables, n_methods) mean log losses over splits, NaN if there are none."""
+    figures: dict[str, np.ndarray]
+    """Means over splits of FIGURES, in the form of errors."""
     loss_ratios: np.ndarray
     """(n_methods,) geometric mean of log losses over BASE's, of tables on which none is 0."""
 
@@ -554,13 +572,14 @@ def summary(rows: list[Settings], task: str, base: str = BASE) -> Summary | None
     if not by:
         return None
     tables, methods = (list(dict.fromkeys(key[i] for key in by)) for i in (0, 1))
-    errors, seconds, losses = (
-        np.array([
+    found = {
+        name: np.array([
             [np.mean([row.get(name, np.nan) for row in by.get((t, m), [{}])]) for m in methods]
             for t in tables
         ])
-        for name in ("error", "fit_seconds", "log_loss")
-    )  # fmt: skip
+        for name in ("error", "fit_seconds", *FIGURES)
+    }  # fmt: skip
+    errors, seconds, losses = found.pop("error"), found.pop("fit_seconds"), found["log_loss"]
     ratios = times = loss_ratios = np.full(len(methods), np.nan)
     if base in methods:
         column = methods.index(base)
@@ -572,7 +591,7 @@ def summary(rows: list[Settings], task: str, base: str = BASE) -> Summary | None
             )
             times = _geometric(seconds, seconds[:, column], ~np.isnan(seconds[:, column]))
     ranks = np.nanmean(_ranks(errors), axis=0)
-    return Summary(tables, methods, errors, seconds, ranks, ratios, times, losses, loss_ratios)
+    return Summary(tables, methods, errors, seconds, ranks, ratios, times, found, loss_ratios)
 
 
 def _markdown(head: list[str], lines: list[list[str]]) -> str:
@@ -593,7 +612,7 @@ def summary_table(rows: list[Settings], task: str = "classification", base: str 
     found = summary(rows, task, base)
     assert found is not None, f"no rows of a {task}"
     columns = {"error": (found.ratios, 3), "log loss": (found.loss_ratios, 3), "seconds": (found.times, 2)}
-    if np.isnan(found.losses).all():
+    if np.isnan(found.figures["log_loss"]).all():
         del columns["log loss"]
     of = NAMES.get(base, f"{base}'s")
     return _markdown(
@@ -614,11 +633,13 @@ def errors_table(rows: list[Settings], task: str = "classification") -> str:
     return _by_table(found, [_errors(row) for row in found.errors])
 
 
-def losses_table(rows: list[Settings], task: str = "classification") -> str:
-    """Returns log losses in the form of `errors_table`."""
+def figures_table(rows: list[Settings], task: str, name: str) -> str:
+    """Returns one of FIGURES in the form of `errors_table`."""
     found = summary(rows, task)
     assert found is not None, f"no rows of a {task}"
-    return _by_table(found, [[_number(a, 3) for a in row] for row in found.losses])
+    return _by_table(
+        found, [["–" if np.isnan(a) else FIGURES[name].format(a) for a in row] for row in found.figures[name]]
+    )
 
 
 def _by_table(found: Summary, figures: list[list[str]]) -> str:
@@ -634,8 +655,9 @@ def tables_of(rows: list[Settings], base: str = BASE) -> str:
         if found is not None:
             parts += [f"## {task.capitalize()}", summary_table(rows, task, base)]
             parts += ["### Errors in percent", errors_table(rows, task)]
-            if not np.isnan(found.losses).all():
-                parts += ["### Log losses", losses_table(rows, task)]
+            for name, values in found.figures.items():
+                if not np.isnan(values).all():
+                    parts += [f"### {TITLES[name]}", figures_table(rows, task, name)]
     return "\n\n".join(parts)
 
 

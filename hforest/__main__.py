@@ -71,7 +71,9 @@ PREDICT: Options = {
     "data": ("a CSV or Parquet file with the columns of the first one, or an archive with x or x_test; "
              "where it has the target, or y, the error is printed", {"metavar": "DATA"}),
     "--out": ("write labels and probabilities, or targets: .csv, .parquet or .npz", {"metavar": "FILE"}),
-    "--force": ("replace any file of --out", FLAG),
+    "--report": ("write a page of HTML with errors, importances and partial dependence on the rows, which "
+                 "must have the target", {"metavar": "FILE.html"}),
+    "--force": ("replace any file of --out and --report", FLAG),
     "--raw": ("write labels that begin with = + - @, which spreadsheets may execute", FLAG),
     "--no-header": DATA["--no-header"],
 }  # fmt: skip

@@ -18,7 +18,7 @@ from .core import check, files, models, supervised
 from .core.aliases import Task
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular import errors, pictures, predictions
+from .tabular import errors, pictures, predictions, reporting
 from .tabular.columns import converted
 from .tabular.files import LAYOUT, write
 from .tabular.predictions import Predictions
@@ -252,6 +252,8 @@ class _Loaded(NamedTuple):
     target: str | None = None
     seen: np.ndarray | None = None
     """`errors.sketch` of the training rows."""
+    table: tabular.Model | None = None
+    """The model of a table."""
 
 
 def _load_model(path: str) -> _Loaded:
@@ -272,7 +274,7 @@ def _load_model(path: str) -> _Loaded:
     classes = np.arange(len(model.target_center)) if model.classes is None else model.classes
     plain = model._replace(columns=None)
     of_task = classes if model.task == "classification" else None
-    return _Loaded(lambda x: tabular.predict(plain, x), of_task, model.columns, target or None, seen)
+    return _Loaded(lambda x: tabular.predict(plain, x), of_task, model.columns, target or None, seen, model)
 
 
 def _rows_of_archive(path: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -285,8 +287,11 @@ def _rows_of_archive(path: str) -> tuple[np.ndarray, np.ndarray | None]:
     return samples(path, f"x{end}", x, None), y
 
 
-def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, Any]:
-    """Returns the numbers of a file with named columns, and its target, if it has one."""
+def _rows_of_columns(options: argparse.Namespace, model: _Loaded, said: list[str]) -> tuple[Any, Any]:
+    """Returns the numbers of a file with named columns, and its target, if it has one.
+
+    Sentences about unknown values are printed and added to `said`.
+    """
     columns, target = model.columns, model.target
     if columns is None:
         raise ValueError(
@@ -298,7 +303,6 @@ def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, 
     ignored = [name for name in table.columns if name in others and name != target]
     if ignored:
         echo(f"ignored, since the model does not know them: {shown(ignored)}", error=True)
-    said: list[str] = []
     x = converted(options.data, columns, table.without(others), said)
     for line in said:
         echo(f"warning: {line}", error=True)
@@ -311,29 +315,49 @@ def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, 
 def predict(options: argparse.Namespace) -> int:
     """Applies a model to a file and prints or writes the result. Returns the exit status."""
     model = _load_model(options.model)
-    classes, out = model.classes, options.out
+    classes, out, page, said = model.classes, options.out, options.report, list[str]()
+    if page is not None:
+        _check_page(options, model)
     if has_columns(options.data):
-        x, y = _rows_of_columns(options, model)
+        x, y = _rows_of_columns(options, model, said)
     else:
         x, y = _rows_of_archive(options.data)
         y = y if y is None or classes is None or y.ndim != 1 else places_of(classes, y)
     p = np.zeros((0, 1 if classes is None else len(classes))) if not len(x) else model.predict(x)
     answers = Predictions(p, classes, model.target)
-    if out is None:
+    if out is None and page is None:
         echo("\n".join("\t".join(row) for row in [answers.header(), *answers.rows()]))
-    else:
+    if out is not None:
         older = None if options.force else answers.is_file
         inputs = {"MODEL.npz": options.model, "DATA": options.data}
         predictions.check_suffix("--out", out)
         check_outputs([Output("--out", out, "predictions", older)], inputs)
         answers.write(out, raw=options.raw)
         echo(f"{out}: {'targets' if classes is None else 'labels, probabilities'} of {len(p)} rows written")
-    if y is not None and y.shape[:1] == (len(p),):
+    has_target = y is not None and y.shape[:1] == (len(p),)
+    if has_target:
         for line in errors.errors_of(p, y, classes):
             echo(line, error=True)
     known = 0.0 if model.seen is None else errors.share_seen(x, model.seen)
     if known > 0.05:
-        echo(
-            f"about {100 * known:.0f} % of the rows are rows of training, whose error is too low", error=True
-        )
+        said.append(f"about {100 * known:.0f} % of the rows are rows of training, whose error is too low")
+        echo(said[-1], error=True)
+    if page is not None and model.table is not None:
+        check.require(
+            y is not None and has_target and len(p), "--report",
+            f"rows with the target in {options.data}", "none", "add the target, or leave --report out",
+        )  # fmt: skip
+        reporting.of_numbers(model.table, np.asarray(x), y, said, model.target).save(page)
+        echo(f"{page}: written")
     return 0
+
+
+def _check_page(options: argparse.Namespace, model: _Loaded) -> None:
+    """Checks, before any prediction, that a report can be written."""
+    page, remedy = options.report, "choose a path that ends in .html"
+    check.require(Path(page).suffix.lower() in (".html", ".htm"), "--report", "a file of HTML", page, remedy)
+    known = "a model of a table"
+    check.require(model.table is not None, "--report", known, "a network", "leave --report out")
+    older = None if options.force else reporting.is_report
+    inputs = {"MODEL.npz": options.model, "DATA": options.data, "--out": options.out}
+    check_outputs([Output("--report", page, "a report", older)], inputs)

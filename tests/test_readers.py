@@ -16,7 +16,7 @@ from test_tables import SMALL, lines
 from hforest import tabular
 from hforest.__main__ import main
 from hforest.core import roc
-from hforest.tabular import errors, pictures, reading, tables, texts
+from hforest.tabular import errors, importances, metrics, pictures, reading, tables, texts
 
 
 def written(path, text):
@@ -545,10 +545,13 @@ def test_importances_are_of_columns():
     table = {"noise": rng.normal(size=600), "day": days, "same": np.zeros(600)}
     y = (days.astype(int) % 7 < 3).astype(int)
     model = tabular.fit(table, y, n_members=1, n_trees=20, depth=4, n_projections=0, steps=100, rng=0)
-    names, rises = pictures.importances(model, tabular.numbers(model.columns, table), y)
-    assert names == ["noise", "day"]
-    assert rises[1] > 0.2
-    assert abs(rises[0]) < 0.1
+    found = importances.of_some_rows(model, tabular.numbers(model.columns, table), y)
+    assert importances.best(found, 9).tolist() == [1, 0]
+    assert importances.best(found, 1).tolist() == [1]
+    ax = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    pictures._importances(ax, model, tabular.numbers(model.columns, table), y)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["noise", "day"]
+    np.testing.assert_array_equal([bar.get_width() for bar in ax.patches], found.mean[[0, 1]])
 
 
 @pytest.mark.libraries
@@ -560,7 +563,7 @@ def test_calibration_by_hand():
     points, _, (bars,) = drawn.lines
     np.testing.assert_allclose(points.get_xydata(), [[0.62, 0.75], [0.95, 1]])
     for bar, k, n in zip(bars.get_segments(), (3, 2), (4, 2), strict=True):
-        np.testing.assert_allclose(bar[:, 1], errors.wilson(k, n))
+        np.testing.assert_allclose(bar[:, 1], metrics.wilson(k, n))
     assert len(ax.get_legend().get_texts()) == 2
 
 
@@ -575,8 +578,8 @@ def test_intervals():
         (0, 20, 0, 0.1611),
         (1, 29, 0.0061, 0.1718),
     ):
-        np.testing.assert_allclose(errors.wilson(k, n), (low, high), atol=5e-5)
-    low, high = errors.normal(np.array([0.0, 2.0, 0.0, 2.0]))
+        np.testing.assert_allclose(metrics.wilson(k, n), (low, high), atol=5e-5)
+    low, high = metrics.normal(np.array([0.0, 2.0, 0.0, 2.0]))
     np.testing.assert_allclose((low, high), (1 - 1.959964 / 2, 1 + 1.959964 / 2))
 
 

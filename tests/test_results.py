@@ -660,6 +660,35 @@ def test_log_loss_by_hand(script):
     assert "og loss" not in tabular.tables_of(old)
 
 
+def test_figures_by_hand(script):
+    tabular = script("tabular")
+    p = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8], [0.5, 0.5]], np.float32)
+    y = np.array([0, 1, 1, 0, -1])
+    found = tabular.figures(p, y, 2)
+    np.testing.assert_allclose(found["log_loss"], tabular.log_loss(p, y))
+    np.testing.assert_allclose(found["auc"], (0 + 1 + 0 + 1) / 4)
+    np.testing.assert_allclose(found["ece"], (0.1 + 0.6 + 0.3 + 0.8) / 4, rtol=1e-6)
+    assert set(tabular.figures(p, np.array([0, 0, 0, 0, -1]), 2)) == {"log_loss", "ece"}
+    assert tabular.figures(np.array([0, 1]), np.array([0, 0]), 2) == {}  # labels alone
+    np.testing.assert_allclose(tabular.figures(np.array([1.0, 2]), np.array([1.0, 4]), None)["rmse"], 2**0.5)
+    rows = [
+        {
+            "table": t,
+            "method": "rf",
+            "task": "classification",
+            "scale": "raw",
+            "error": 5,
+            "fit_seconds": 1,
+            **more,
+        }
+        for t, more in {"new": found, "old": {"log_loss": 0.5}}.items()
+    ]
+    shown = tabular.tables_of(rows)
+    assert "### AUC\n\n| table | `rf` |\n| --- | --- |\n| new | 0.5000 |\n| old | – |" in shown
+    assert "| new | 45.00% |" in shown
+    assert "RMSE" not in shown
+
+
 # Demsar 2006, table 5a: critical values of the two-tailed Nemenyi test at .05
 @pytest.mark.parametrize(("n_methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
 def test_critical_differences_are_those_of_the_table(n_methods, q, script):

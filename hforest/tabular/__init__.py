@@ -12,16 +12,19 @@ TypeError.
 """
 
 from .columns import columns, differences, numbers
+from .describing import describe
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .importances import Importance, importance
 from .intervals import predict_interval
 from .kinds import Columns
 from .levels import Levels
 from .model import Boosted, Member, Model, predict
 from .reading import read
-from .report import describe
+from .reporting import Report, report
 from .scaling import Scaling
+from .shap import shap_values
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
 from .training import Moments
@@ -30,10 +33,12 @@ __all__ = [
     "Boosted",
     "Columns",
     "Encoding",
+    "Importance",
     "Levels",
     "Member",
     "Model",
     "Moments",
+    "Report",
     "Scaling",
     "Target",
     "TrainingState",
@@ -41,6 +46,7 @@ __all__ = [
     "describe",
     "differences",
     "fit",
+    "importance",
     "labels",
     "load",
     "numbers",
@@ -48,6 +54,8 @@ __all__ = [
     "predict",
     "predict_interval",
     "read",
+    "report",
     "save",
+    "shap_values",
     "target",
 ]

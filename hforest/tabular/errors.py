@@ -5,29 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core import roc
+from . import metrics
 from .columns import coded
 from .library import aside
 from .tables import MISSING, opened, spelling
 from .texts import Hints, typed
 
-Z = 1.959964
-"""95 % of the normal distribution lie within Z deviations."""
 SKETCH = 4096
 """Number of rows of training that a model recognises."""
-
-
-def wilson(k: float, n: float) -> tuple[float, float]:
-    """Returns the 95 % interval of a share of which k of n rows were counted (Wilson 1927)."""
-    share, z2 = k / n, Z**2 / n
-    middle, half = share + z2 / 2, Z * np.sqrt(share * (1 - share) / n + z2 / n / 4)
-    return max(0.0, float((middle - half) / (1 + z2))), min(1.0, float((middle + half) / (1 + z2)))
-
-
-def normal(values: np.ndarray) -> tuple[float, float]:
-    """Returns the 95 % interval of the mean of values, by the normal distribution."""
-    half = Z * values.std() / np.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)
 
 
 def shares(y: np.ndarray, classes: np.ndarray | None) -> str:
@@ -42,42 +27,31 @@ def shares(y: np.ndarray, classes: np.ndarray | None) -> str:
 
 def lines(p: np.ndarray, y: np.ndarray, classes: np.ndarray | None, y_train: np.ndarray) -> Iterator[str]:
     """Yields the errors of predictions; `y` are places in `classes`, -1 for other labels, or targets."""
-    if classes is not None:
-        wrong = p.argmax(axis=1) != y
-        low, high = wilson(float(wrong.sum()), len(wrong))
-        yield f"error {100 * float(wrong.mean()):.2f} % (95 %: {100 * low:.2f} to {100 * high:.2f} %)"
-        yield from _of_classes(p, y, classes, y_train)
+    if classes is None:
+        found = {one.name: one for one in metrics.of_targets(p, y)}
+        squared, r2 = found["mean squared error"], found["R2"].value
+        yield (
+            f"mean squared error {squared.value:.6g} (95 %: {squared.low:.6g} to {squared.high:.6g}), "
+            f"{100 * (1 - r2):.2f} % of the variance"
+        )
+        mean = y_train.reshape(len(y_train), -1).mean(axis=0)
+        constant = metrics.squared_errors(np.broadcast_to(mean, (len(y), len(mean))), y).mean()
+        yield (
+            f"R2 {r2:.4f}, mean absolute error {found['mean absolute error'].value:.6g}; the mean of the "
+            f"training rows has a mean squared error of {constant:.6g}"
+        )
         return
-    p, y = p.reshape(len(p), -1), y.reshape(len(p), -1)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        squared = (p - y) ** 2
-        share = squared.mean(axis=0) / y.var(axis=0)
-        low, high = normal(squared.mean(axis=1))
-        yield (
-            f"mean squared error {float(squared.mean()):.6g} (95 %: {max(0.0, low):.6g} to {high:.6g}), "
-            f"{100 * float(np.mean(share)):.2f} % of the variance"
-        )
-        constant = float(((y_train.reshape(len(y_train), -1).mean(axis=0) - y) ** 2).mean())
-        yield (
-            f"R2 {float(1 - np.mean(share)):.4f}, mean absolute error {float(abs(p - y).mean()):.6g}; the "
-            f"mean of the training rows has a mean squared error of {constant:.6g}"
-        )
-
-
-def _of_classes(p: np.ndarray, y: np.ndarray, classes: np.ndarray, y_train: np.ndarray) -> Iterator[str]:
-    known = y >= 0
-    p, y = p[known], y[known]
-    if not len(y):
+    found = {one.name: one for one in metrics.of_classes(p, y)}
+    wrong = found["error"]
+    yield (f"error {100 * wrong.value:.2f} % (95 %: {100 * wrong.low:.2f} to {100 * wrong.high:.2f} %)")
+    if "log loss" not in found:
         return
     best = int(np.argmax([(y_train == label).sum() for label in classes]))
-    text = f"log loss {float(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean()):.4f}"
-    if len(classes) == 2 and 0 < int(y.sum()) < len(y):
-        text += f", AUC {roc.auc(p[:, 1], y):.4f}"
-    yield f"{text}; the constant {classes[best]} is wrong in {100 * float((y != best).mean()):.2f} %"
+    text = ", ".join(f"{name} {found[name].value:.4f}" for name in ("log loss", "AUC") if name in found)
+    yield f"{text}; the constant {classes[best]} is wrong in {100 * float((y[y >= 0] != best).mean()):.2f} %"
     if len(classes) > 12:
         return
-    n = len(classes)
-    counts = np.bincount(y * n + p.argmax(axis=1), minlength=n * n).reshape(n, n)
+    counts = metrics.confusion(p, y)
     cells = [["true \\ predicted", *map(str, classes.tolist())]]
     cells += [
         [str(label), *map(str, row)] for label, row in zip(classes.tolist(), counts.tolist(), strict=True)
@@ -125,17 +99,24 @@ def _number(text: str) -> str:
         return ""
 
 
-def errors_of(p: np.ndarray, y: Any, classes: np.ndarray | None) -> Iterator[str]:
-    """Yields the errors of predictions on rows that can be compared, and the number of other rows.
+def compared(y: Any, classes: np.ndarray | None) -> tuple[np.ndarray, list[str]]:
+    """Returns the rows that can be compared, and a sentence about others.
 
     `y` is from `spelt_target`, or has the targets of several outputs.
     """
-    if y.ndim == 1:
-        missing, odd = (y == -2, y == -1) if classes is not None else (np.isnan(y), np.isinf(y))
-        what = "a target that is no number" if classes is None else "a label that the model does not know"
-        if odd.any():
-            yield f"{int(odd.sum())} of {len(p)} rows have {what}, and are not compared"
-        p, y = p[~(missing | odd)], y[~(missing | odd)]
+    if y.ndim > 1:
+        return np.arange(len(y)), []
+    missing, odd = (y == -2, y == -1) if classes is not None else (np.isnan(y), np.isinf(y))
+    what = "a target that is no number" if classes is None else "a label that the model does not know"
+    said = f"{int(odd.sum())} of {len(y)} rows have {what}, and are not compared"
+    return np.flatnonzero(~(missing | odd)), [said] if odd.any() else []
+
+
+def errors_of(p: np.ndarray, y: Any, classes: np.ndarray | None) -> Iterator[str]:
+    """Yields the errors of predictions on rows that can be compared, and the number of other rows."""
+    rows, said = compared(y, classes)
+    yield from said
+    p, y = p[rows], y[rows]
     if len(p) and (classes is None or y.ndim == 1):
         yield from lines(p, y, classes, y if classes is None else classes[y])
 

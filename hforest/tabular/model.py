@@ -16,6 +16,7 @@ from .encoding import Encoding, check_encoding, columns
 from .kinds import Columns, check_columns
 from .recipe import LEAST_PROBABILITY, SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
+from .targets import known_places
 
 Mean = Literal["arithmetic", "geometric"]
 MEANS = ("arithmetic", "geometric")
@@ -330,6 +331,20 @@ def check_width(x: FloatArray, n_features: int) -> None:
 def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
     """Returns a table as numbers, by the columns of a model; without columns x itself."""
     return x if model.columns is None else converted("x", model.columns, x)
+
+
+def goals_of(model: Model, y: ArrayLike, n: int) -> FloatArray | IntArray:
+    """Returns labels as numbers of classes (n,) int32, or targets (n, n_outputs) float64."""
+    n_outputs = len(model.target_center)
+    if model.task == "classification":
+        places = y if model.classes is None else known_places("y", model.classes, y)
+        return supervised.labels("y", places, n, n_outputs)[0]
+    numbers = supervised.targets("y", y, n)
+    check.require(
+        numbers.shape[1] == n_outputs, "y", f"the {n_outputs} targets of the model", numbers.shape[1],
+        "pass as many targets",
+    )  # fmt: skip
+    return numbers
 
 
 def _mean(parts: list[FloatArray], mean: Mean) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import extras, files
 from ..core.outputs import Output, check_outputs
-from .errors import wilson
+from . import importances, metrics
 from .model import Model, predict
 
 _ORIGIN = {
@@ -76,11 +76,8 @@ def history(path: str, histories: Mapping[str, Mapping[str, np.ndarray]], measur
 
 # -------------------------------------------------------------------------------- models of tables
 
-MOST_ROWS = 2000
-"""Maximum number of rows for the importances."""
 MOST_BARS = 30
 """Maximum number of columns with drawn importances."""
-N_REPEATS = 3
 NAMES = {
     "classification": ("importances.png", "calibration.png", "confusion.png"),
     "regression": ("importances.png", "residuals.png"),
@@ -127,69 +124,26 @@ def draw(folder: str, model: Model, x: np.ndarray, y: np.ndarray) -> list[str]:
     return paths
 
 
-def importances(model: Model, x: np.ndarray, y: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Returns names of columns, and the increase of the error after a permutation of each one.
-
-    The error is the share of wrong labels, or the mean squared error over the variance (Breiman 2001, section
-    10).
-    """
-    columns, plain = model.columns, model._replace(columns=None)
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(len(y))[:MOST_ROWS]
-    numbers, y = x[rows], y[rows]
-
-    def error(x: np.ndarray) -> float:
-        p = predict(plain, x)
-        if model.task == "classification":
-            return float((p.argmax(axis=1) != y).mean())
-        return float(
-            ((p.reshape(len(y), -1) - y) ** 2).sum()
-            / max(np.finfo(float).tiny, ((y - y.mean(axis=0)) ** 2).sum())
-        )
-
-    source = np.arange(numbers.shape[1]) if columns is None else columns.source
-    names, rises, before = [], [], error(numbers)
-    for j in np.unique(source).tolist():
-        changed = numbers.copy()
-        of_column = np.flatnonzero(source == j)
-        rise = []
-        for _ in range(N_REPEATS):
-            changed[:, of_column] = numbers[rng.permutation(len(y))][:, of_column]
-            rise.append(error(changed) - before)
-        names.append(str(j) if columns is None else str(columns.names[j]))
-        rises.append(np.mean(rise))
-    return names, np.array(rises)
-
-
 def _importances(ax: Any, model: Model, x: Any, y: np.ndarray) -> None:
-    names, rises = importances(model, x, y)
-    best = np.argsort(rises)[-MOST_BARS:]
-    labels = [name if len(name) <= 24 else f"{name[:21]}..." for name in (names[j] for j in best)]
-    ax.barh(range(len(best)), 100 * rises[best])
+    found = importances.of_some_rows(model, x, y)
+    best = importances.best(found, MOST_BARS)[::-1]
+    labels = [name if len(name) <= 24 else f"{name[:21]}..." for name in found.names[best].tolist()]
+    ax.barh(range(len(best)), found.mean[best], xerr=found.error[best])
     ax.set_yticks(range(len(best)), labels, fontsize=8 if len(best) <= 20 else 6)
-    rise = "error" if model.task == "classification" else "mean squared error, as a share of the variance"
-    ax.set(xlabel=f"rise of the {rise} in % with the column permuted")
+    ax.set(xlabel=f"rise of the {importances.LOSS[model.task]} with the column permuted")
 
 
 def _calibration(ax: Any, p: np.ndarray, y: np.ndarray) -> None:
-    sure, right = p.max(axis=1), p.argmax(axis=1) == y
-    bins = np.minimum((10 * sure).astype(int), 9)
-    n = np.bincount(bins, minlength=10)
-    some = n > 0
-    mean, share = (np.bincount(bins, a, 10)[some] / n[some] for a in (sure, right))
-    ends = np.array([wilson(k, m) for k, m in zip(share * n[some], n[some], strict=True)])
+    mean, share, low, high, _ = metrics.calibration(p, y)
     ax.plot([0, 1], [0, 1], "--", color="grey", label="as it should be")
-    ax.errorbar(
-        mean, share, abs(ends.T - share), fmt="o-", capsize=3, label="held-out rows, with 95 % intervals"
-    )
+    ends = abs(np.array([low, high]) - share)
+    ax.errorbar(mean, share, ends, fmt="o-", capsize=3, label="held-out rows, with 95 % intervals")
     ax.set(xlabel="probability of the predicted class", ylabel="share of right predictions")
     ax.legend()
 
 
 def _confusion(ax: Any, p: np.ndarray, y: np.ndarray, classes: Any) -> None:
-    n = len(classes)
-    known = y >= 0
-    counts = np.bincount(y[known] * n + p.argmax(axis=1)[known], minlength=n * n).reshape(n, n)
+    n, counts = len(classes), metrics.confusion(p, y)
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     labels = [str(label)[:16] for label in classes.tolist()]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, files
+from .describing import printable
 from .library import aside, polars
 from .reading import read
-from .report import printable
 
 SUFFIXES = (".csv", ".parquet", ".npz")
 _MARK = "predictions_format"

@@ -7,15 +7,24 @@ import numpy as np
 
 from .. import hinge
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
+from ..core.aliases import ArrayLike, IntArray, Task
 from ..core.check import unchecked
 from ..core.threads import one_blas_thread
 from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
 from .fitting import check_converged
-from .model import FLOAT32, Member, Model, check_width, checked, forest_outputs, numbers_of, offset_of
-from .targets import known_places
+from .model import (
+    FLOAT32,
+    Member,
+    Model,
+    check_width,
+    checked,
+    forest_outputs,
+    goals_of,
+    numbers_of,
+    offset_of,
+)
 from .training import Batch, Moments, copied, steps, zeros
 
 BATCH_SIZE, LEARNING_RATE = 64, 0.006
@@ -143,18 +152,9 @@ def partial_fit(
     check.on_cpu(x=x, y=y)
     x, _ = supervised.samples_or_missing("x", numbers_of(model, x))
     check_width(x, n_features)
-    goal: FloatArray
-    if model.task == "classification":
-        places = y if model.classes is None else known_places("y", model.classes, y)
-        goal, _ = supervised.labels("y", places, len(x), len(model.target_center))
-    else:
-        numbers = supervised.targets("y", y, len(x))
-        if numbers.shape[1] != len(model.target_center):
-            raise ValueError(
-                f"y: expected the {len(model.target_center)} targets of the model, got {numbers.shape[1]}; "
-                "pass as many targets"
-            )
-        goal = np.ascontiguousarray((numbers - model.target_center) / model.target_scale, np.float32)
+    goal = goals_of(model, y, len(x))
+    if model.task == "regression":
+        goal = np.ascontiguousarray((goal - model.target_center) / model.target_scale, np.float32)
     weight = None if sample_weight is None else supervised.sample_weight(sample_weight, x[:, 0])
     if weight is not None and not weight.all():
         positive = weight > 0

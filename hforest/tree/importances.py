@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch, supervised
+from ..core import dispatch, permuted, supervised
 from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
+from ..core.aliases import ArrayLike, FloatArray, Progress, Rng, Task
 from .forest import Forest, arrays_of, checked, knows_missing, on_host
 from .walks import REMEDY, check_walk, outputs
 
@@ -146,7 +146,7 @@ def permutation_importance(
     score = _accuracy(arrays, x, y) if task == "classification" else _minus_error(arrays, x, y)
     generator = checks.generator(rng)
     with progresses.reporting(progress, len(sets), "feature") as report:
-        return _losses(lambda a: score(outputs(arrays, a)), x, sets, n_repeats, generator, report)
+        return permuted.losses(lambda a: score(outputs(arrays, a)), x, sets, n_repeats, generator, report)
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
@@ -185,27 +185,3 @@ def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[Float
         return -error
 
     return score
-
-
-def _losses(
-    score: Callable[[FloatArray], float],
-    x: FloatArray,
-    sets: list[IntArray],
-    n_repeats: int,
-    rng: np.random.Generator,
-    report: progresses.Report,
-) -> np.ndarray:
-    """Returns (n_sets, n_repeats): the decrease of the score after a permutation of the rows of columns."""
-    xp = dispatch.array_module(x)
-    whole = score(x)
-    lost = np.zeros((len(sets), n_repeats))
-    permuted = x.copy()
-    for at, columns in enumerate(sets):
-        some = x[:, columns]
-        for repeat in range(n_repeats):
-            permuted[:, columns] = some[xp.asarray(rng.permutation(len(x)))]
-            lost[at, repeat] = whole - score(permuted)
-        permuted[:, columns] = some
-        if not report(at + 1):
-            return lost[: at + 1]
-    return lost

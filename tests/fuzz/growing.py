@@ -673,12 +673,18 @@ def _model_of_table(s: Setting) -> tabular.Model:
     return _fitted(task, s.n_classes, s.n_features, s.dtype, s.flag())
 
 
-@value("tabular.partial_fit.y")
+@value("tabular.partial_fit.y", "tabular.importance.y", "tabular.report.y")
 def _more_of_table(s: Setting) -> np.ndarray:
     model, n = s.argument("model"), len(s.argument("x"))
     if model.task == "regression":
         return s.numbers(n)
     return s.indices(len(model.target_center), n)
+
+
+for _name in ("importance.x", "report.x", "shap_values.x", "shap_values.background"):
+    value(f"tabular.{_name}")(lambda s: s.numbers(max(s.n, 1), s.n_features))
+options("tabular.shap_values.n_permutations", 1, 2)
+options("tabular.importance.score", None, lambda y, p, sample_weight=None: float(len(y)))
 
 
 @value("tabular.partial_fit.state")

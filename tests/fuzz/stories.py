@@ -128,6 +128,7 @@ _NETWORK = (*_SMALL, "--set", "eval_every=1", "--kind", "tree", "--data", "@data
 COMMANDS = {
     "table --save": (("--data", "@data.npz", *_SMALL, "--save"), "model.npz"),
     "predict --out": (("predict", "@model.npz", "@data.npz", "--out"), "predictions.npz"),
+    "predict --report": (("predict", "@model.npz", "@data.npz", "--report"), "report.html"),
     "network --save": ((*_NETWORK, "--no-plot", "--save"), "network.npz"),
     "network --plot": ((*_NETWORK, "--plot"), "picture.png"),
 }
