@@ -10,27 +10,42 @@ from itertools import pairwise
 
 import numpy as np
 
-from . import check
-from .aliases import Array, ArrayLike, Classes, IntArray, Task
+from . import check, scores
+from .aliases import ArrayLike, Classes, IntArray, Task
 from .dispatch import array_module
 from .supervised import MAX_CLASSES, MAX_WEIGHT, TASKS, Target, as_given, labels, target
 
-__all__ = ["labels_of", "target_or_several"]
+__all__ = ["check_criterion", "check_labels", "labels_of", "target_or_several"]
 
 
 def target_or_several(
     y: ArrayLike, n: int, task: Task, n_classes: Classes, most: float = MAX_WEIGHT
 ) -> Target:
     """Returns what `supervised.target` returns, and for labels (n_samples, n_labels) their indicators."""
-    if check.choice("task", task, TASKS) == "classification":
-        given = as_given("y", y)
-        if given.ndim == 2 and given.shape[1] > 1:
-            return _indicators(given, n, n_classes)
-    return target(y, n, task, n_classes, most)
+    if check.choice("task", task, TASKS) != "classification":
+        return target(y, n, task, n_classes, most)
+    columns = check_labels(y, n, n_classes)
+    if len(columns) == 1:
+        return Target(columns[0][0], None, columns[0][1])
+    return _indicators(columns, n)
 
 
-def _indicators(y: Array, n: int, n_classes: Classes) -> Target:
-    n_labels = y.shape[1]
+def check_criterion(number: int) -> int:
+    """Returns the number of the criterion of the indicators."""
+    name = next(name for name, of_name in scores.numbers().items() if of_name == number)
+    check.require(
+        number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(name),
+        "pass None, or grow a forest for each label",
+    )  # fmt: skip
+    return scores.SQUARED_ERROR
+
+
+def check_labels(y: ArrayLike, n: int, n_classes: Classes) -> list[tuple[IntArray, int]]:
+    """Returns the labels (n_samples,) and the number of classes of each label of `y`."""
+    y = as_given("y", y)
+    n_labels = y.shape[1] if y.ndim == 2 else 1
+    if n_labels <= 1:
+        return [labels("y", y, n, n_classes, or_targets=True)]
     check.require(
         len(y) == n, "y", f"shape (n_samples, n_labels) with n_samples = {n}", tuple(y.shape),
         "pass a row for each sample",
@@ -40,19 +55,19 @@ def _indicators(y: Array, n: int, n_classes: Classes) -> Target:
         len(sizes) == n_labels, "n_classes", f"an int, or {n_labels} ints", f"{len(sizes)} ints",
         "pass the number of classes of each label",
     )  # fmt: skip
-    columns, found = zip(
-        *(labels(f"y[:, {j}]", y[:, j], n, size, or_targets=True) for j, size in enumerate(sizes)),
-        strict=True,
-    )
-    start = np.cumsum([0, *found], dtype=np.int64)
+    return [labels(f"y[:, {j}]", y[:, j], n, size, or_targets=True) for j, size in enumerate(sizes)]
+
+
+def _indicators(columns: list[tuple[IntArray, int]], n: int) -> Target:
+    start = np.cumsum([0, *(size for _, size in columns)], dtype=np.int64)
     total = int(start[-1])
     check.require(
         total <= MAX_CLASSES, "y", "at most 2**20 classes of all labels", total, "grow forests of some labels"
     )
-    xp = array_module(y)
+    xp = array_module(columns[0][0])
     with check.memory("y", "indicators of classes", 8 * n * total):
         indicators = xp.zeros((n, total))
-    for column, first in zip(columns, start.tolist(), strict=False):
+    for (column, _), first in zip(columns, start.tolist(), strict=False):
         indicators[xp.arange(n), first + column.astype(np.int64)] = 1.0
     return Target(None, indicators, total, xp.asarray(start))
 

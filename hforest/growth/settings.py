@@ -321,11 +321,7 @@ def check_objective(
     if number == scores.POISSON:
         check_counts(target.targets)
     if target.class_start is not None:
-        check.require(
-            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
-            "pass None, or grow a forest for each label",
-        )  # fmt: skip
-        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
+        number = several.check_criterion(number)
     return Objective(target, weight, number, limits)
 
 

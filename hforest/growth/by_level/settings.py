@@ -1,5 +1,6 @@
 """Settings of a growth by rows, the same for all parts."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -49,7 +50,7 @@ class Checked(NamedTuple):
     """Settings after the checks that need no samples."""
 
     task: Task
-    n_classes: int | None
+    n_classes: int | tuple[int, ...] | None
     criterion: int
     max_features: Any
     max_bins: int
@@ -86,7 +87,9 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
         check.require(not bootstrap, "bootstrap", '"poisson", False or in-bag counts', bootstrap, remedy)
         drawn = "none"
     if task == "classification" and n_classes is not None:
-        n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
+        sizes = n_classes if isinstance(n_classes, Sequence) else [n_classes]
+        checked = [check.integer("n_classes", size, 1, supervised.MAX_CLASSES) for size in sizes]
+        n_classes = tuple(checked) if isinstance(n_classes, Sequence) else checked[0]
     max_features = settings["max_features"]
     projections, n_projections = check_candidates(
         settings["projections"], settings["n_projections"], max_features, task

@@ -1,0 +1,91 @@
+"""Growth by rows for several labels a sample, by the Poisson deviance, and with monotonic constraints."""
+
+import numpy as np
+import pytest
+import row_comms
+from conftest import assert_same_bits
+from test_scale_rows import (
+    N_TREES,
+    PARTITIONS,
+    Parts,
+    divided,
+    grown,
+    on_one_machine,
+    partitions,
+    projected,
+    samples,
+)  # fmt: skip
+
+from hforest import project, scale
+
+gathered = pytest.mark.parametrize("max_gathered", [0, 25, None])
+
+
+def equal(cuts, x, y, *, max_gathered=None, bootstrap="poisson", **settings):
+    """Returns the forest of one machine after a comparison with that of workers."""
+    want = on_one_machine(x, y, bootstrap=bootstrap, **settings)
+    assert_same_bits(grown(cuts, x, y, bootstrap=bootstrap, max_gathered=max_gathered, **settings), want)
+    return want
+
+
+# ------------------------------------------------------------------------------------------ several labels
+
+
+def three_labels(seed=0, **of_samples):
+    """Returns samples with three labels of 2, 3 and 2 classes, and settings."""
+    x, y, settings = samples(seed=seed, **of_samples)
+    rng = np.random.default_rng(seed)
+    return x, np.stack([y, rng.integers(0, 3, len(y)), x[:, 3] > 0.3], axis=1) * 1, settings
+
+
+@partitions
+@gathered
+@pytest.mark.parametrize("n_classes", [None, (2, 4, 2), 3])
+def test_no_partition_changes_a_bit_of_several_labels(n_classes, max_gathered, cuts):
+    x, y, settings = three_labels(missing=True, categories=True)
+    settings |= {"n_classes": n_classes, "max_features": 4}
+    forest = equal(cuts, x, y, max_gathered=max_gathered, **settings)
+    sizes = {None: (2, 3, 2), 3: (3, 3, 3)}.get(n_classes, n_classes)
+    np.testing.assert_array_equal(forest.class_start, np.cumsum([0, *sizes]))
+
+
+@gathered
+def test_several_labels_with_weights_limits_and_projections(max_gathered):
+    x, y, _ = three_labels(dtype=np.float32)
+    weight = np.random.default_rng(2).integers(0, 4, len(y))
+    settings = {"sample_weight": weight, "min_samples_leaf": 3, "max_leaf_nodes": 9, "bootstrap": False}
+    equal(PARTITIONS["three"], x, y, max_gathered=max_gathered, **settings)
+    settings = {"projections": project.sparse_distribution(7), "n_projections": 4}
+    want = projected(x, y, settings["projections"])
+    assert_same_bits(grown(PARTITIONS["five"], x, y, max_gathered=max_gathered, **settings), want)
+
+
+def test_an_engine_grows_trees_of_several_labels():
+    x, y, _ = three_labels()
+    given = [(x[a:b], y[a:b], None) for a, b in ((0, 20), (20, 120), (120, 200))]
+    want = scale.grow_by_rows(None, x, y, N_TREES, rng=3)
+    assert_same_bits(scale.grow_on_engine(Parts(), given, N_TREES, rng=3), want)
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "message"),
+    [
+        (lambda y: y[:, :2], {}, r"y: expected the same number of outputs on every worker, got \[2, 3\]"),
+        (lambda y: y - 1, {}, r"y\[:, 0\]: expected .*on worker 1"),
+        (lambda y: y, {"n_classes": (2, 3)}, "n_classes: expected an int, or 3 ints, got 2 ints"),
+        (lambda y: y, {"n_classes": (2, 2, 2)}, r"y\[:, 1\]: expected 0 <= label < n_classes = 2, got 2"),
+        (lambda y: y, {"n_classes": (2, 0, 2)}, "n_classes: expected"),
+        (lambda y: np.where(y == 2, 4, y), {}, "y: expected labels 0 to 4 that each occur"),
+    ],
+)
+def test_several_labels_that_are_refused(change, settings, message):
+    x, y, _ = three_labels()
+    given = divided(PARTITIONS["three"], x, y)
+
+    def work(comm):
+        rows, labels = given[comm.rank]
+        return scale.grow_by_rows(comm, rows, change(labels) if comm.rank == 1 else labels, 2, **settings)
+
+    for found in row_comms.run(3, work):
+        with pytest.raises((ValueError, IndexError), match=f"^{message}"):
+            raise found
