@@ -41,22 +41,24 @@ def three_labels(seed=0, **of_samples):
 @partitions
 @gathered
 @pytest.mark.parametrize("n_classes", [None, (2, 4, 2), 3])
-def test_no_partition_changes_a_bit_of_several_labels(n_classes, max_gathered, cuts):
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_no_partition_changes_a_bit_of_several_labels(criterion, n_classes, max_gathered, cuts):
     x, y, settings = three_labels(missing=True, categories=True)
-    settings |= {"n_classes": n_classes, "max_features": 4}
+    settings |= {"n_classes": n_classes, "max_features": 4, "criterion": criterion}
     forest = equal(cuts, x, y, max_gathered=max_gathered, **settings)
     sizes = {None: (2, 3, 2), 3: (3, 3, 3)}.get(n_classes, n_classes)
     np.testing.assert_array_equal(forest.class_start, np.cumsum([0, *sizes]))
 
 
 @gathered
-def test_several_labels_with_weights_limits_and_projections(max_gathered):
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_several_labels_with_weights_limits_and_projections(criterion, max_gathered):
     x, y, _ = three_labels(dtype=np.float32)
     weight = np.random.default_rng(2).integers(0, 4, len(y))
     settings = {"sample_weight": weight, "min_samples_leaf": 3, "max_leaf_nodes": 9, "bootstrap": False}
-    equal(PARTITIONS["three"], x, y, max_gathered=max_gathered, **settings)
-    settings = {"projections": project.sparse_distribution(7), "n_projections": 4}
-    want = projected(x, y, settings["projections"])
+    equal(PARTITIONS["three"], x, y, max_gathered=max_gathered, criterion=criterion, **settings)
+    settings = {"projections": project.sparse_distribution(7), "n_projections": 4, "criterion": criterion}
+    want = projected(x, y, settings["projections"], criterion=criterion)
     assert_same_bits(grown(PARTITIONS["five"], x, y, max_gathered=max_gathered, **settings), want)
 
 
@@ -89,3 +91,50 @@ def test_several_labels_that_are_refused(change, settings, message):
     for found in row_comms.run(3, work):
         with pytest.raises((ValueError, IndexError), match=f"^{message}"):
             raise found
+
+
+# ---------------------------------------------------------------------------------- the Poisson deviance
+
+
+def counts(n_outputs=1, scale=1.0, seed=0, **of_samples):
+    """Returns samples with counts whose expectations depend on them, and settings."""
+    x, _, settings = samples(seed=seed, **of_samples)
+    expected = np.exp(0.5 * np.nan_to_num(x[:, :n_outputs].astype(np.float64)))
+    y = np.random.default_rng(seed).poisson(expected) * scale
+    return x, y, settings | {"task": "regression", "criterion": "poisson", "max_features": 4}
+
+
+@partitions
+@gathered
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+def test_no_partition_changes_a_bit_of_counts(scale, n_outputs, max_gathered, cuts):
+    x, y, settings = counts(n_outputs, scale, missing=True, categories=True)
+    forest = equal(cuts, x, y, max_gathered=max_gathered, **settings)
+    assert len(forest.feature) > 30
+
+
+@gathered
+@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 9}, {"min_samples_leaf": 5, "max_depth": 4}])
+def test_counts_with_weights_limits_and_projections(limits, max_gathered):
+    x, y, settings = counts(dtype=np.float32)
+    weight = np.random.default_rng(2).integers(0, 4, len(y))
+    several = np.stack([y[:, 0], np.zeros(len(y))], axis=1)  # an output that is 0 everywhere
+    given = {"sample_weight": weight, "bootstrap": False, **limits}
+    equal(PARTITIONS["three"], x, several, max_gathered=max_gathered, **settings, **given)
+    given = {"task": "regression", "criterion": "poisson", **limits}
+    distribution = project.sparse_distribution(7)
+    want = projected(x, y, distribution, **given)
+    given |= {"projections": distribution, "n_projections": 4, "max_gathered": max_gathered}
+    assert_same_bits(grown(PARTITIONS["five"], x, y, **given), want)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(-1, "targets of at least 0 .*, got -1.0; "), (0, "some targets above 0 .*, got only zeros; ")],
+)
+def test_targets_without_a_poisson_deviance_are_refused(change, message):
+    x, y, settings = counts()
+    y = np.minimum(y, change)
+    with pytest.raises(ValueError, match=f'^y: expected {message}pass criterion="squared_error"'):
+        grown(PARTITIONS["two"], x, y, **settings)

@@ -1,8 +1,8 @@
 """Several labels a sample: indicators of their classes as targets.
 
 The Gini impurity of a label is the sum of the variances of the indicators of its classes, so a tree with the
-smallest sum of the impurities of all labels is a regression tree on these indicators. Their means in a leaf
-are the shares of the classes.
+smallest sum of the impurities of all labels is a regression tree on these indicators. Its entropy is a
+function of their sums, too (growth/units.h). Their means in a leaf are the shares of the classes.
 """
 
 from collections.abc import Sequence
@@ -15,29 +15,22 @@ from .aliases import ArrayLike, Classes, IntArray, Task
 from .dispatch import array_module
 from .supervised import MAX_CLASSES, MAX_WEIGHT, TASKS, Target, as_given, labels, target
 
-__all__ = ["check_criterion", "check_labels", "labels_of", "target_or_several"]
+__all__ = ["CRITERIA", "check_labels", "labels_of", "target_or_several"]
 
 
 def target_or_several(
     y: ArrayLike, n: int, task: Task, n_classes: Classes, most: float = MAX_WEIGHT
 ) -> Target:
     """Returns what `supervised.target` returns, and for labels (n_samples, n_labels) their indicators."""
-    if check.choice("task", task, TASKS) != "classification":
-        return target(y, n, task, n_classes, most)
-    columns = check_labels(y, n, n_classes)
-    if len(columns) == 1:
-        return Target(columns[0][0], None, columns[0][1])
-    return _indicators(columns, n)
+    if check.choice("task", task, TASKS) == "classification":
+        given = as_given("y", y)
+        if given.ndim == 2 and given.shape[1] > 1:
+            return _indicators(check_labels(given, n, n_classes), n)
+    return target(y, n, task, n_classes, most)
 
 
-def check_criterion(number: int) -> int:
-    """Returns the number of the criterion of the indicators."""
-    name = next(name for name, of_name in scores.numbers().items() if of_name == number)
-    check.require(
-        number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(name),
-        "pass None, or grow a forest for each label",
-    )  # fmt: skip
-    return scores.SQUARED_ERROR
+CRITERIA = {scores.GINI: scores.SQUARED_ERROR, scores.ENTROPY: scores.LABEL_ENTROPY}
+"""Number of the criterion of indicators by that of the criterion of labels."""
 
 
 def check_labels(y: ArrayLike, n: int, n_classes: Classes) -> list[tuple[IntArray, int]]:

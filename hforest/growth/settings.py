@@ -94,9 +94,9 @@ class Settings(TreeSettings, total=False):
         which are multiplied.
     criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
-        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
-        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
-        labels, by "gini" alone, or of several targets it is the sum of theirs.
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson",
+        which CO2 forests lack, is half the Poisson deviance of targets of at least 0, some above 0. Of
+        several labels or targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -282,14 +282,12 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
 
 
-def check_counts(targets: Any) -> None:
+def check_counts(least: float, greatest: float) -> None:
     """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
-    if not check.values_checked():
-        return
-    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    name, remedy = "y", 'pass criterion="squared_error" for other targets'
     check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
-    above = float(targets.max()) > 0
-    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+    expected = 'some targets above 0 with criterion="poisson"'
+    check.require(greatest > 0, name, expected, "only zeros", remedy)
 
 
 def check_objective(
@@ -318,10 +316,10 @@ def check_objective(
         weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
     number = supervised.criterion(criterion, task, grown=True)
-    if number == scores.POISSON:
-        check_counts(target.targets)
+    if number == scores.POISSON and target.targets is not None and check.values_checked():
+        check_counts(float(target.targets.min()), float(target.targets.max()))
     if target.class_start is not None:
-        number = several.check_criterion(number)
+        number = several.CRITERIA[number]
     return Objective(target, weight, number, limits)
 
 

@@ -10,10 +10,10 @@ from ...core import check
 from ...core.aliases import FloatArray, IntArray
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
 from ...core.philox import keys, philox
-from ...core.scores import node_score
+from ...core.scores import OF_RATIOS, node_score
 from ..reference.builder import bit_set
 from ..reference.leaves import LEAF_TOTALS, LEAF_VALUES, leaf_of_classes, leaf_of_targets
-from ..reference.units import is_narrow
+from ..reference.units import gain_in_unit, is_narrow
 from ..trees import GrownTree, RootUnits
 from . import parts, units
 from .engine import Engine, Handle
@@ -132,7 +132,8 @@ class BatchOfTrees:
     def _add_rows(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
         """Adds the rows of leaves; gives them, and the nodes in `own`, units of their own."""
         if not self.plan.is_classification:
-            self._make_units(pending, sorted({*leaves, *own}))
+            of_nodes = set(own) - {*leaves} if self.plan.settings.criterion in OF_RATIOS else set()
+            self._make_units(pending, sorted({*leaves, *own}), of_nodes)
         totals = self._leaf_totals(pending, leaves)
         for j, i in enumerate(leaves):
             p = pending[i]
@@ -156,7 +157,7 @@ class BatchOfTrees:
     def _gain(self, p: Pending, score: float) -> float:
         """Returns the gain of a split."""
         if not self.plan.is_classification:
-            return float(np.ldexp(score, -2 * p.unit.exponent))
+            return gain_in_unit(self.plan.settings.criterion, score, p.unit.exponent, 0)
         of_class = [float(a) for a in p.sums[: self.plan.n_outputs]]
         return score - float(node_score(self.plan.settings.criterion, of_class, float(self._weight(p.sums))))
 
@@ -173,12 +174,15 @@ class BatchOfTrees:
         handles, place = (self.data, self.state), np.array(nodes, np.int64)
         return units.merged(self.engine.collect(parts.measured, handles, place, centre, exponent))
 
-    def _make_units(self, pending: list[Pending], nodes: list[int]) -> None:
-        """Gives nodes units that are made from their own rows."""
+    def _make_units(self, pending: list[Pending], nodes: list[int], from_0: set[int]) -> None:
+        """Gives nodes units that are made from their own rows, with centre 0 for the nodes in `from_0`."""
         if not nodes:
             return
         k, sums = self.plan.n_outputs, np.stack([pending[i].sums for i in nodes])
-        made, sums[:, :k] = units.made(partial(self._measured, nodes), k, sums[:, k + 1], sums[:, k])
+        are_from_0 = np.array([i in from_0 for i in nodes])
+        made, sums[:, :k] = units.made(
+            partial(self._measured, nodes), k, sums[:, k + 1], sums[:, k], are_from_0
+        )
         centre, *others = made
         for i, row, *unit in zip(nodes, sums, centre, *(a.tolist() for a in others), strict=True):
             pending[i] = pending[i]._replace(sums=row, unit=Unit(*unit))

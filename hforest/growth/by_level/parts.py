@@ -70,8 +70,8 @@ class Description(NamedTuple):
     """Number of targets."""
     classes: list[IntArray]
     """Number of rows of each class of each label; empty for targets."""
-    total: FloatArray
-    """Largest absolute target, or indicator of a class."""
+    extremes: FloatArray
+    """(2,): least and greatest target, at most and at least 0; of labels 0 and 1."""
     max_weight: int
     """Largest product of a weight and an in-bag count."""
     heaviest: int
@@ -171,13 +171,13 @@ def describe(raw: RawPart, settings: Checked) -> Description:
     """Returns the description of a part after a check."""
     x, y, weight = _checked(raw, settings)
     n, n_columns = x.shape
-    n_outputs, classes, total = 0, [], np.ones(())
+    n_outputs, classes, extremes = 0, [], [0.0, 1.0]
     if settings.task == "classification":
         sizes = supervised.MAX_CLASSES if settings.n_classes is None else settings.n_classes
         classes = [np.bincount(column, minlength=1) for column, _ in several.check_labels(y, n, sizes)]
     else:
         targets = supervised.targets("y", y, n, _largest(x))
-        n_outputs, total = targets.shape[1], np.abs(targets).max(initial=0.0)
+        n_outputs, extremes = targets.shape[1], [targets.min(initial=0.0), targets.max(initial=0.0)]
     most = [settings.max_bins if settings.projections is None else 0] * n_columns  # or no column has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
     if is_categorical is not None:
@@ -200,7 +200,7 @@ def describe(raw: RawPart, settings: Checked) -> Description:
     )  # fmt: skip
     return Description(
         n, n_columns, x.dtype.itemsize, np.any(np.isnan(x), axis=0),
-        [_distinct(x[:, f], most[f]) for f in range(n_columns)], n_outputs, classes, total,
+        [_distinct(x[:, f], most[f]) for f in range(n_columns)], n_outputs, classes, np.array(extremes),
         greatest, heaviest, max_count, drawn,
     )  # fmt: skip
 

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import check, several, supervised
+from ...core import check, scores, several, supervised
 from ...core.aliases import FloatArray, IntArray
 from ...core.projections import check_n_features
+from ..settings import check_counts
 from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
@@ -145,6 +146,9 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.projections is not None:
         check_n_features(settings.projections, n_columns)
+    least, greatest = np.sort([d.extremes for d in descriptions], axis=0)[[0, -1], [0, 1]].tolist()
+    if settings.criterion == scores.POISSON:
+        check_counts(least, greatest)
     sizes, class_start = _sizes(descriptions, settings), None
     n_outputs = sum(sizes)
     max_features = settings.max_features
@@ -154,7 +158,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
         with_sizes = settings._replace(n_classes=sizes if len(sizes) > 1 else sizes[0])
     if len(sizes) > 1:
         class_start = np.cumsum([0, *sizes], dtype=np.int64)
-        settings = settings._replace(task="regression", criterion=several.check_criterion(settings.criterion))
+        settings = settings._replace(task="regression", criterion=several.CRITERIA[settings.criterion])
     max_weight = max(d.max_weight for d in descriptions)
     n_drawn = n * max_weight
     check.require(
@@ -166,9 +170,8 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     scale, of_entry = 0, 24
     if settings.task == "regression":
         heaviest = np.array([float(max(d.heaviest for d in descriptions))])
-        greatest = np.array([[float(max(d.total for d in descriptions))]])
         most_drawn = n * max(d.max_count for d in descriptions)
-        _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)
+        _, scale = supervised.scaled_weight(heaviest, np.array([least, greatest]), edges.dtype, most_drawn)
         of_entry += 8 * n_outputs
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.projections is not None:

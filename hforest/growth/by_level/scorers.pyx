@@ -14,9 +14,7 @@ from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
-from hforest.core.score cimport (
-    HF_SQUARED_ERROR, hf_beats, hf_branch_gain, hf_branch_score, hf_distance, hf_node_score, require_criteria,
-)
+from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_beats, hf_distance, require_criteria
 
 cdef extern from "growth/categories.h" nogil:
     int HF_ALL_DIVISIONS
@@ -26,6 +24,12 @@ cdef extern from "growth/categories.h" nogil:
         int64_t n_outputs, double* axis, double* score
     )
     void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
+
+cdef extern from "growth/units.h" nogil:
+    double hf_score_in_unit(
+        int criterion, const int64_t* sums, const int64_t* node, const double* mean, int64_t n, int64_t u,
+        int m
+    )
 
 cdef enum:
     RIGHT = 0
@@ -38,6 +42,7 @@ require_criteria(__name__)
 # The arguments that all nodes of a call share.
 ctypedef struct hf_scoring:
     int criterion
+    bint of_targets
     int64_t n_outputs
     int64_t n_channels
     int64_t min_leaf
@@ -50,7 +55,6 @@ ctypedef struct hf_node:
     hf_arena arena        # owned by a thread
     const int64_t* total  # (n_channels,)
     int64_t* left         # (n_channels,)
-    double* sums          # (n_outputs,): weights of the classes on the left side
     double* all           # (n_outputs,): weights of the node's classes; 0 for regression
     double* mean          # (n_outputs,): mean targets of the node, in its unit; 0 for classes
     int64_t weight
@@ -81,7 +85,7 @@ ctypedef struct hf_best:
 cdef inline int64_t _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
     # Returns the weight of one side.
     cdef int64_t k, weight = 0
-    if g.criterion == HF_SQUARED_ERROR:
+    if g.of_targets:
         return sums[g.n_outputs]
     for k in range(g.n_outputs):
         weight += sums[k]
@@ -90,15 +94,9 @@ cdef inline int64_t _weight_of(const hf_scoring* g, const int64_t* sums) noexcep
 
 cdef inline double _score(const hf_scoring* g, hf_node* a, int64_t weight) noexcept nogil:
     # Returns the score of the split whose left side has the sums a.left and the weight `weight`.
-    cdef int64_t k, n = g.n_outputs, other = a.weight - weight
-    if g.criterion == HF_SQUARED_ERROR:
-        return hf_branch_gain(a.left, NULL, a.mean, n, weight) + hf_branch_gain(
-            a.left, a.total, a.mean, n, other
-        )
-    for k in range(n):
-        a.sums[k] = <double> a.left[k]
-    return hf_node_score(g.criterion, a.sums, n, <double> weight) + hf_branch_score(
-        g.criterion, a.sums, a.all, n, <double> other
+    cdef int64_t n = g.n_outputs, other = a.weight - weight
+    return hf_score_in_unit(g.criterion, a.left, NULL, a.mean, n, weight, 0) + hf_score_in_unit(
+        g.criterion, a.left, a.total, a.mean, n, other, 0
     )
 
 
@@ -166,7 +164,7 @@ cdef bint _best_categories(
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
     cdef int64_t b, j, k, n_present = 0, n_groups, mask, weight
-    cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
+    cdef bint is_ordered = g.n_outputs <= (1 if g.of_targets else 2), found = False
     cdef const int64_t* sums
     for b in range(n_bins):
         if cell[b * g.n_channels + g.n_channels - 1]:
@@ -250,7 +248,7 @@ cdef void _best_split(
     a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
     for k in range(g.n_outputs):
         a.all[k], a.mean[k] = <double> a.total[k], 0
-        if g.criterion == HF_SQUARED_ERROR:
+        if g.of_targets:
             a.all[k], a.mean[k] = 0, <double> a.total[k] / <double> a.weight
     for s in range(n_slots):
         if n_varied[0] and not g.all_sampled:
@@ -277,7 +275,7 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
     cdef int64_t k = g.n_outputs, n_bins = g.widest
     cdef hf_arena* arena = &a.arena
     if arena.last == NULL:
-        a.left, a.sums = <int64_t*> take(arena, g.n_channels * 8), <double*> take(arena, k * 8)
+        a.left = <int64_t*> take(arena, g.n_channels * 8)
         a.all, a.axis = <double*> take(arena, k * 8), <double*> take(arena, k * 16)
         a.mean = <double*> take(arena, k * 8)
         a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
@@ -356,7 +354,8 @@ def best_splits(
     cdef hf_watch watch
     cdef hf_scoring g
     g.criterion, g.n_channels, g.min_leaf, g.all_sampled = criterion, total.shape[1], min_leaf, all_sampled
-    g.n_outputs = g.n_channels - (2 if criterion == HF_SQUARED_ERROR else 1)
+    g.of_targets = criterion != HF_GINI and criterion != HF_ENTROPY
+    g.n_outputs = g.n_channels - (2 if g.of_targets else 1)
     score, split = np.empty(len(total)), np.empty((len(total), 5), np.int64)
     n_cells = cells[len(cells) - 1]
     sides = np.full(max(1, n_cells), ABSENT, np.uint8)

@@ -100,8 +100,9 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
     )  # fmt: skip
     if columns is not None and np.ndim(columns) == 1:
         columns = tuple(np.asarray(columns).tolist())
+    criterion = supervised.criterion(settings["criterion"], task, grown=True)
     return Checked(
-        task, n_classes, supervised.criterion(settings["criterion"], task), check.scalar(max_features),
+        task, n_classes, criterion, check.scalar(max_features),
         check.integer("max_bins", settings["max_bins"], 1, 256), columns, drawn, check_limits(settings),
         n_trees, first_tree,
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),

@@ -3,13 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
-
-from ...core.scores import POISSON, node_score, poisson_score, sum_of_squares
+from ...core.scores import OF_RATIOS, node_score, score_of_ratios, sum_of_squares
 from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     are_whole,
     distance,
+    gain_in_unit,
     is_narrow,
     means,
     spread_of,
@@ -43,7 +42,7 @@ class Tree:
         weight = {s: float(self.weight[s]) for s in samples}
         if self.targets is None:
             return unit_of_labels(weight, self.whole)
-        from_0 = self.criterion == POISSON and not of_leaf
+        from_0 = self.criterion in OF_RATIOS and not of_leaf
         return unit_of_targets(weight, self.targets, self.n_outputs, self.whole, from_0)
 
     def is_pure(self, samples):
@@ -91,8 +90,8 @@ class Node:
 
     def branch_score(self, sums, u):
         """Returns the score of a branch."""
-        if self.tree.criterion == POISSON:
-            return poisson_score(sums, self.mean, u)
+        if self.tree.criterion in OF_RATIOS:
+            return score_of_ratios(self.tree.criterion, sums, self.mean, u)
         terms = self.terms(sums, u)
         if self.tree.targets is None:
             return node_score(self.tree.criterion, terms, self.weight_of(u))
@@ -118,9 +117,7 @@ class Node:
         """Returns the decrease of the impurity by a split."""
         if self.tree.targets is None:
             return score - self.branch_score(self.total, self.u)
-        if self.tree.criterion == POISSON:
-            return float(np.ldexp(score * math.log(2), -self.unit.k))
-        return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
+        return gain_in_unit(self.tree.criterion, score, self.unit.k, self.unit.m)
 
     def values_of_sides(self, left, left_u):
         """Returns the mean targets, or shares of the second class, of both sides of a split."""
