@@ -18,7 +18,7 @@ from ..core.bootstraps import number_of_draws
 from ..core.class_factors import applied, are_of_trees
 from ..core.several import target_or_several
 from .base import Estimator, check_choice, check_flag
-from .trees import Trees, max_depth, parents, single
+from .trees import Trees, parents, single
 
 Metric = Callable[..., float]
 
@@ -311,7 +311,7 @@ class GrownForest(Estimator):
     def get_depth(self) -> int:
         """Returns the number of splits from a root to its deepest leaf, over all trees."""
         check_is_fitted(self)
-        return max_depth(self.forest_)
+        return int(tree.depth(self.forest_).max())
 
     def get_n_leaves(self) -> int:
         """Returns the number of leaves of all trees."""
