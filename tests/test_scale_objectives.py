@@ -138,3 +138,92 @@ def test_targets_without_a_poisson_deviance_are_refused(change, message):
     y = np.minimum(y, change)
     with pytest.raises(ValueError, match=f'^y: expected {message}pass criterion="squared_error"'):
         grown(PARTITIONS["two"], x, y, **settings)
+
+
+# --------------------------------------------------------------------------------- monotonic constraints
+
+SIGNS = [1, -1, 0, 1, -1, 0, 0]
+KINDS = {
+    "labels": {},
+    "targets": {"task": "regression"},
+    "counts": {"task": "regression", "criterion": "poisson"},
+}
+
+
+def moving(kind, **of_samples):
+    """Returns samples with labels or targets that two features move against SIGNS, and settings."""
+    x, _, settings = samples(**of_samples)
+    known = np.nan_to_num(x[:, [0, 3, 4]].astype(np.float64))
+    noise = np.random.default_rng(1).normal(size=len(x))
+    y = known @ [1, -0.7, 0.7] + np.abs(known[:, 1]) + 0.4 * noise
+    if kind == "labels":
+        y = (y > 0.5).astype(int)
+    elif kind == "counts":
+        y = np.maximum(np.round(2 * y), 0)
+    return x, y, {"max_features": 4, "monotonic_cst": SIGNS} | settings | KINDS[kind]
+
+
+@partitions
+@gathered
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_partition_changes_a_bit_of_monotonic_trees(dtype, kind, max_gathered, cuts):
+    x, y, settings = moving(kind, missing=True, categories=True, dtype=dtype)
+    forest = equal(cuts, x, y, max_gathered=max_gathered, **settings)
+    free = on_one_machine(x, y, bootstrap="poisson", **settings | {"monotonic_cst": None})
+    assert len(forest.feature) > 20
+    assert not np.array_equal(forest.feature, free.feature)
+
+
+@gathered
+@pytest.mark.parametrize("kind", ["labels", "targets"])
+def test_monotonic_trees_with_weights_limits_and_entropy(kind, max_gathered):
+    x, y, settings = moving(kind)
+    weight = np.random.default_rng(2).integers(0, 4, len(y))
+    settings |= {"sample_weight": weight, "bootstrap": False, "max_bins": 17}
+    limits = ({"max_leaf_nodes": 9}, {"min_samples_leaf": 5, "max_depth": 4}, {"min_impurity_decrease": 0.02})
+    for several in (*limits, {"criterion": "entropy"} if kind == "labels" else {}):
+        equal(PARTITIONS["three"], x, y, max_gathered=max_gathered, **settings, **several)
+
+
+@gathered
+def test_missing_values_alone_are_above_all_others(max_gathered):
+    x = np.array([[0.0], [1], [2], [3], [np.nan], [np.nan]] * 10)
+    for sign, y in ((1, [4.0, 3, 2, 1, 9, 9]), (-1, [1.0, 2, 3, 4, -9, -9]), (1, [4.0, 3, 2, 1, -9, -9])):
+        settings = {"task": "regression", "monotonic_cst": [sign], "max_depth": 3}
+        forest = equal(PARTITIONS["three"], x, np.tile(y, 10), max_gathered=max_gathered, **settings)
+        are_alone = forest.threshold[forest.tree_start[:-1]] == np.finfo(np.float64).max
+        assert (are_alone == (sign * y[-1] > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"monotonic_cst": [1]}, r"expected shape \(n_features,\) = \(7,\), got \(1,\)"),
+        ({"monotonic_cst": [[1] * 7]}, r"expected shape \(n_features,\) = \(7,\), got \(1, 7\)"),
+        ({"monotonic_cst": 1}, r"expected shape \(n_features,\) = \(7,\), got \(\)"),
+        ({"monotonic_cst": [2, *SIGNS[1:]]}, "expected only -1, 0 and 1, got 2"),
+        ({"monotonic_cst": "rising"}, "expected"),
+        ({"n_classes": 3}, "expected None .* more than two classes, got 3 of them"),
+        ({"y": np.ones((200, 2)), "task": "regression"}, "expected None with several targets .*, got 2"),
+        ({"y": np.ones((200, 2), int), "n_classes": 2}, "expected None with several targets .*, got 4"),
+        ({"categorical": [4, 5, 6]}, "expected 0 for features that are categories, got -1 for feature 4"),
+        ({"projections": project.sparse_distribution(7), "max_features": "auto"}, "expected None with projections"),
+    ],
+)  # fmt: skip
+def test_constraints_that_are_refused(settings, message):
+    x, y, given = moving("labels", categories=True)
+    given |= settings
+    with pytest.raises((ValueError, TypeError), match=f"^monotonic_cst: {message}"):
+        scale.grow_by_rows(None, np.abs(x).round(), given.pop("y", y), 1, rng=0, **given)
+
+
+def test_constraints_that_differ_between_workers_are_refused():
+    x, y, settings = moving("labels")
+
+    def work(comm):
+        return scale.grow_by_rows(comm, x, y, 1, **settings | {"monotonic_cst": np.eye(7)[comm.rank]})
+
+    for found in row_comms.run(2, work):
+        with pytest.raises(ValueError, match="^monotonic: expected the same value on every worker"):
+            raise found

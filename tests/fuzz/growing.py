@@ -212,7 +212,9 @@ def _signs(s: Setting) -> Any:
     x, y = s.argument("x"), np.asarray(s.argument("y"))
     several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
     refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
-    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+    signs = s.random.integers(-1, 2, s.n_features)
+    signs[s.given("categorical") or []] = 0
+    return None if refused else s.choice((None, signs))
 
 
 options("growth.n_draws", None, 1, 7)

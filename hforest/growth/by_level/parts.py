@@ -364,6 +364,8 @@ class Below(NamedTuple):
     """Gains are multiplied by 2**scale."""
     unit: RootUnits | None
     """Units of the nodes' parents; None for labels."""
+    bounds: FloatArray
+    """(n_nodes, 2) float64: bounds of their values by monotonic constraints."""
 
 
 def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
@@ -435,9 +437,9 @@ def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) ->
     rows, settings = _merged(parts), below.settings
     objective = Objective(
         supervised.Target(rows.labels, rows.targets, n_outputs), rows.weight.astype(np.float64),
-        settings.criterion, settings.limits, below.scale,
+        settings.criterion, settings.limits, below.scale, settings.monotonic,
     )  # fmt: skip
-    roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit)
+    roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit, below.bounds)
     if settings.projections is not None:
         return unchecked.grow_projected_below(
             np.ascontiguousarray(rows.codes.T), objective, roots, settings.projections,

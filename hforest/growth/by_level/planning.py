@@ -7,7 +7,7 @@ import numpy as np
 from ...core import check, scores, several, supervised
 from ...core.aliases import FloatArray, IntArray
 from ...core.projections import check_n_features
-from ..settings import check_counts
+from ..settings import check_counts, check_signs
 from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
@@ -27,7 +27,7 @@ class Plan(NamedTuple):
 
     edges: Edges
     settings: Checked
-    """Several labels a sample are a regression on their indicators."""
+    """Several labels a sample are a regression on their indicators; `monotonic` is an array of int32."""
     n_outputs: int
     class_start: IntArray | None
     """That of a `supervised.Target`."""
@@ -167,6 +167,12 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
+    if settings.monotonic is not None:
+        of_classes = settings.task == "classification"
+        signs = check_signs(
+            settings.monotonic, n_columns, edges.categorical, n_outputs, of_classes=of_classes
+        )
+        settings = settings._replace(monotonic=signs)
     scale, of_entry = 0, 24
     if settings.task == "regression":
         heaviest = np.array([float(max(d.heaviest for d in descriptions))])

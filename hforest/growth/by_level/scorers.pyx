@@ -26,6 +26,7 @@ cdef extern from "growth/categories.h" nogil:
     void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
 
 cdef extern from "growth/units.h" nogil:
+    double hf_mean(double c, int k, int m, int64_t q, int64_t u)
     double hf_score_in_unit(
         int criterion, const int64_t* sums, const int64_t* node, const double* mean, int64_t n, int64_t u,
         int m
@@ -48,6 +49,10 @@ ctypedef struct hf_scoring:
     int64_t min_leaf
     int64_t widest        # bins per slot, at most
     bint all_sampled      # whether all slots of a node are scored, or only those up to the first that varies
+    # Monotonic constraints: the sign of each slot; of each node (lower, upper, centre) and exponent.
+    const int32_t* sign
+    const double* bounds
+    const int64_t* exponent
 
 
 # The sums of a node and of one side of it, with the workspace of a thread.
@@ -60,6 +65,13 @@ ctypedef struct hf_node:
     int64_t weight
     double least_weight   # minimum weight of each side of a split
     int64_t n
+    # Monotonic constraints: the sign of the slot that is scored, 0 for any split, and the bounds and the unit
+    # of the values of the node.
+    int sign
+    double lower
+    double upper
+    double centre
+    int exponent
     # Categories of a slot: those present, their groups with sums and places, and the arrays that
     # hf_score_categories takes.
     int32_t* present
@@ -106,6 +118,15 @@ cdef inline void _add(const hf_scoring* g, const int64_t* cell, int64_t* sums) n
         sums[k] += cell[k]
 
 
+cdef inline bint _is_monotonic(const hf_scoring* g, const hf_node* a, int64_t weight) noexcept nogil:
+    # Returns whether the means, or shares of the second class, of both sides of a split are within the bounds
+    # of the node and in the order of the sign.
+    cdef int64_t last = g.n_outputs - 1
+    cdef double left = hf_mean(a.centre, a.exponent, 0, a.left[last], weight)
+    cdef double right = hf_mean(a.centre, a.exponent, 0, a.total[last] - a.left[last], a.weight - weight)
+    return min(left, right) >= a.lower and max(left, right) <= a.upper and a.sign * (right - left) >= 0
+
+
 cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noexcept nogil:
     # Scores the split whose left side has the sums a.left; returns whether it is the best so far.
     cdef int64_t n_left = a.left[g.n_channels - 1], weight = _weight_of(g, a.left)
@@ -113,6 +134,8 @@ cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noex
     if n_left < g.min_leaf or a.n - n_left < g.min_leaf or a.weight <= weight:
         return False
     if <double> weight < a.least_weight or <double> (a.weight - weight) < a.least_weight:
+        return False
+    if a.sign and not _is_monotonic(g, a, weight):
         return False
     score = _score(g, a, weight)
     if not hf_beats(score, best.score):
@@ -236,8 +259,8 @@ cdef bint _best_numbers(
 
 cdef void _best_split(
     const hf_scoring* g, hf_node* a, const int64_t[:, ::1] sums, const int64_t* cells, int64_t n_slots,
-    const int64_t* missing, const uint8_t* categorical, hf_best* best, int64_t* n_varied,
-    uint8_t[::1] sides
+    const int64_t* missing, const uint8_t* categorical, const int32_t* sign, hf_best* best,
+    int64_t* n_varied, uint8_t[::1] sides
 ) noexcept nogil:
     # Writes the best split of a node over its slots, and the number of slots that vary in the node.
     cdef int64_t s, b, k, n_bins, n_present
@@ -262,6 +285,7 @@ cdef void _best_split(
         if n_present < 2:
             continue
         n_varied[0] += 1
+        a.sign = sign[s]
         if categorical[s]:
             found = _best_categories(g, a, cell, n_bins, missing[s], best, &sides[cells[s]])
         else:
@@ -299,8 +323,11 @@ cdef bint _split_node(
         return False
     a = workspace[0]
     a.total, a.least_weight = &total[v, 0], least_weight[v]
+    a.lower, a.upper, a.centre = g.bounds[3 * v], g.bounds[3 * v + 1], g.bounds[3 * v + 2]
+    a.exponent = <int> g.exponent[v]
     _best_split(
-        g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
+        g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], g.sign + first, &best,
+        &varied, sides,
     )
     score[v] = best.score
     split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
@@ -336,15 +363,17 @@ cdef void _best_splits(
 
 
 def best_splits(
-    total, sums, cells, missing, categorical, int criterion, int64_t min_leaf, least_weight,
-    bint all_sampled
+    total, sums, cells, missing, categorical, const int32_t[::1] sign, int criterion, int64_t min_leaf,
+    least_weight, bint all_sampled, const double[:, ::1] bounds, const int64_t[::1] exponent
 ):
     """Returns the best split of each node: score, split and sides.
 
     total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), sums of their slots,
-    of which each node has the same number. missing, categorical: (n_slots,) int64 and uint8, for the slots'
-    features. least_weight: (n_nodes,) float64, for each side of a split. all_sampled: whether all slots of a
-    node are compared, or only those up to the first that varies in the node.
+    of which each node has the same number. missing, categorical, sign: (n_slots,) int64, uint8 and int32, for
+    the slots' features; sign is that of a monotonic constraint, or 0. least_weight: (n_nodes,) float64, for
+    each side of a split. all_sampled: whether all slots of a node are compared, or only those up to the first
+    that varies in the node. bounds, exponent: (n_nodes, 3) float64, lower and upper bound of the values of a
+    node and the centre of its unit, and (n_nodes,) int64.
 
     score: (n_nodes,) float64. split: (n_nodes, 5) int64: slot of the node (-1: none), bins below and above
     the threshold, side of missing values (1 left, 0 right, -1 none), number of slots that vary. sides:
@@ -361,6 +390,7 @@ def best_splits(
     sides = np.full(max(1, n_cells), ABSENT, np.uint8)
     if not len(total):
         return score, split, sides
+    g.sign, g.bounds, g.exponent = &sign[0], &bounds[0, 0], &exponent[0]
     start_watch(&watch)
     g.widest = np.diff(cells).max()
     _best_splits(

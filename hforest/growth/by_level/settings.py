@@ -37,6 +37,7 @@ class Settings(TreeSettings, total=False):
     n_projections: int | None
     max_features: AutoFeatures
     bootstrap: Bootstrap
+    monotonic_cst: ArrayLike | None
     max_bins: int
     categorical: ArrayLike | None
     max_gathered: int | None
@@ -64,6 +65,8 @@ class Checked(NamedTuple):
     projections: Distribution | None
     """Distribution of projections; None: splits by single features."""
     n_projections: int
+    monotonic: Any
+    """Signs of monotonic constraints: numbers by feature, or None."""
     seed: int
     """Seed of 64 bits of all random numbers."""
 
@@ -92,8 +95,12 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
         n_classes = tuple(checked) if isinstance(n_classes, Sequence) else checked[0]
     max_features = settings["max_features"]
     projections, n_projections = check_candidates(
-        settings["projections"], settings["n_projections"], max_features, task
+        settings["projections"], settings["n_projections"], max_features, task, settings["monotonic_cst"]
     )
+    monotonic = settings["monotonic_cst"]
+    if monotonic is not None:
+        check.on_cpu(monotonic_cst=monotonic)
+        monotonic = supervised.real("monotonic_cst", monotonic).tolist()
     check.require(
         projections is None or columns is None, "categorical", "None with projections",
         type(columns).__name__, "encode categories as indicators: projections add numbers", TypeError,
@@ -106,5 +113,5 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
         check.integer("max_bins", settings["max_bins"], 1, 256), columns, drawn, check_limits(settings),
         n_trees, first_tree,
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
-        projections, n_projections, check.seed(settings["rng"]),
+        projections, n_projections, monotonic, check.seed(settings["rng"]),
     )  # fmt: skip

@@ -195,6 +195,7 @@ cdef struct hf_roots:
     const int64_t* k        # (n_trees,), as are spread and heaviest
     const double* spread
     const double* heaviest
+    const double* bounds    # (n_trees, 2)  the node's bounds by monotonic constraints; or NULL
 
 
 cdef struct hf_task:

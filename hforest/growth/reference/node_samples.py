@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from ...core.scores import OF_RATIOS, node_score, score_of_ratios, sum_of_squares
+from . import bounds
 from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     are_whole,
@@ -54,8 +55,8 @@ class Tree:
 class Node:
     """Samples of a node, and their sums in a unit."""
 
-    def __init__(self, tree, samples, unit, bounds=(-math.inf, math.inf)):
-        self.tree, self.samples, self.bounds = tree, samples, bounds
+    def __init__(self, tree, samples, unit, within=bounds.FREE):
+        self.tree, self.samples, self.bounds = tree, samples, within
         u = {s: unit.u[s] for s in samples}
         spread = 0.0
         if tree.targets is not None:
@@ -126,20 +127,13 @@ class Node:
         return [value(c, k, m, q, u) for q, u in sides]
 
     def bounds_of_children(self, left_side, sign):
-        """Returns the bounds of both children: with a sign, the middle of their values lies between them."""
+        """Returns the bounds of both children, given the samples on the left."""
         left, right = self.values_of_sides(*self.sums(left_side))
-        (lower, upper), middle = self.bounds, left / 2 + right / 2
-        if sign > 0:
-            return (lower, middle), (middle, upper)
-        return ((middle, upper), (lower, middle)) if sign < 0 else (self.bounds, self.bounds)
+        return bounds.of_children(self.bounds, left, right, sign)
 
     def leaf_value(self):
         """Returns the row of the leaf, within the bounds of the node."""
-        row = self.unbounded_leaf_value()
-        last = min(max(row[-1], self.bounds[0]), self.bounds[1])
-        if self.tree.monotonic is None or last == row[-1]:
-            return row
-        return [last] if self.tree.targets is not None else [1 - last, last]
+        return bounds.clipped(self.unbounded_leaf_value(), self.bounds, of_classes=self.tree.targets is None)
 
     def unbounded_leaf_value(self):
         """Returns the row of the leaf; the totals of targets are in a unit of its own."""
