@@ -516,9 +516,14 @@ def test_settings_of_scikit_learn_are_other_names(n):
         )
         assert_same_bits(a, b)
     with pytest.raises(
-        ValueError, match="criterion: expected one of squared_error, poisson, got absolute_error; gr"
+        ValueError,
+        match="criterion: expected one of squared_error, poisson, friedman_mse, got absolute_error; gr",
     ):
         hforest.grow(x, targets, 3, task="regression", criterion="absolute_error")
+    with pytest.raises(
+        ValueError, match="criterion: expected one of 'gini', 'entropy', 'log_loss', got 'mse'"
+    ):
+        hforest.grow(x, y, 3, criterion="mse")
     for name in ("min_samples_leaf", "min_samples_split"):
         for value in (0.0, 1.5, np.nan):
             with pytest.raises(ValueError, match=f"^{name}: expected a finite number > 0 and <= 1, got"):

@@ -106,7 +106,7 @@ def test_host_bins(cuda, dtype, n, most):
     ids=words,
 )
 @pytest.mark.parametrize("weights", ["one", "whole", "real"])
-def test_host_trees_by_the_poisson_deviance(grown_alike, dtype, settings, weights):
+def test_host_trees_by_ratios_of_sums(grown_alike, dtype, settings, weights):
     x, _ = problem(300, 6, dtype=dtype)
     y, settings = learned(x, settings | {"weights": weights, "missing": True, "task": 2})
     y = np.floor(np.exp(y))
@@ -115,6 +115,9 @@ def test_host_trees_by_the_poisson_deviance(grown_alike, dtype, settings, weight
     for targets in (y, y[:, 0]):
         forest = grown_alike(x, targets, **settings, criterion="poisson")
         assert len(forest.feature) > 20
+    several = np.stack([y[:, 0] > 0, np.minimum(y[:, 1] // 1e3, 3)], axis=1).astype(int)
+    forest = grown_alike(x, several, **settings | {"n_classes": [2, 5]}, criterion="entropy")
+    assert len(forest.feature) > 20
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])

@@ -146,5 +146,7 @@ def test_bad_targets(kind):
         ValueError, match='y: expected some targets above 0 with criterion="poisson", got only'
     ):
         hforest.grow(x, 0 * y, 1, **settings)
-    with pytest.raises(ValueError, match="criterion: expected one of 'gini', 'entropy', got 'poisson'"):
+    with pytest.raises(
+        ValueError, match="criterion: expected one of 'gini', 'entropy', 'log_loss', got 'poisson'"
+    ):
         hforest.grow(x, y.astype(int), 1, criterion="poisson")

@@ -40,14 +40,15 @@ def unequal(f, t, a=0, i=0):
     return next((bad for pair in sides if (bad := unequal(f, t, *pair)) is not None), None)
 
 
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
 @pytest.mark.parametrize("seed", range(4))
-def test_trees_are_those_of_scikit_learn(seed):
+def test_trees_are_those_of_scikit_learn(seed, criterion):
     sklearn_tree = pytest.importorskip("sklearn.tree")
     x, y = data(1000, seed, np.float32)
     weight = np.random.default_rng(seed).uniform(0.5, 1.5, len(x))  # no ties
-    settings = {"min_samples_leaf": 20, "sample_weight": weight}
+    settings = {"min_samples_leaf": 20, "sample_weight": weight, "criterion": criterion}
     f = hforest.grow(x, y, 1, bootstrap=False, max_features=None, rng=0, **settings)
-    model = sklearn_tree.DecisionTreeClassifier(min_samples_leaf=20).fit(x, y, weight)
+    model = sklearn_tree.DecisionTreeClassifier(min_samples_leaf=20, criterion=criterion).fit(x, y, weight)
     assert len(f.feature) > 60
     assert unequal(f, model.tree_) is None
     np.testing.assert_array_equal(f.class_start, [0, 2, 5, 7])
@@ -59,10 +60,12 @@ def test_trees_are_those_of_scikit_learn(seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weights", ["one", "real"])
-def test_reference(kind, weights, dtype):
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_reference(kind, weights, criterion, dtype):
     x, y = data(dtype=dtype)
     weight = np.random.default_rng(1).random(len(x)) if weights == "real" else None
-    f = both(x, y, n_classes=[2, 4, 2], sample_weight=weight, **KINDS[kind](6))
+    settings = {"sample_weight": weight, "criterion": criterion}
+    f = both(x, y, n_classes=[2, 4, 2], **settings, **KINDS[kind](6))
     assert f.class_start.tolist() == [0, 2, 6, 8]
     for low, high in zip(f.class_start, f.class_start[1:], strict=False):
         np.testing.assert_allclose(f.value[:, low:high].sum(axis=1), 1, rtol=1e-6)
@@ -70,18 +73,42 @@ def test_reference(kind, weights, dtype):
     assert not f.value[:, 5].any()  # a class without samples
 
 
+def test_gains_of_the_entropy_are_sums_over_labels():
+    """A label that stands twice has trees of one, with twice the gains."""
+    x, y = data(300)
+    settings = {"criterion": "entropy", "bootstrap": False, "max_features": None}
+    one = make(x, y[:, 1], **settings)
+    twice = make(x, y[:, [1, 1]], n_classes=[3, 3], **settings)
+    for name in ("feature", "threshold", "left"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(twice, name))
+    np.testing.assert_allclose(twice.gain, 2 * one.gain, rtol=1e-9)
+    np.testing.assert_array_equal(twice.value, np.tile(one.value, 2))
+    root = make(x, y, n_classes=[2, 3, 2], max_depth=1, **settings)
+    right = x[:, root.feature[0]] > root.threshold[0]
+    sides = np.ones_like(right), ~right, right
+    of_sides = [sum(entropy(label[side]) for label in y.T) for side in sides]
+    np.testing.assert_allclose(root.gain[0], of_sides[0] - of_sides[1] - of_sides[2], rtol=1e-9)
+
+
+def entropy(labels):
+    """Returns the number of labels times their entropy in bits."""
+    counts = np.bincount(labels)
+    return -sum(n * np.log2(n / len(labels)) for n in counts if n)
+
+
 def test_missing_values_and_categories():
     x, y = data()
     x[:, 0] = np.floor(3 * x[:, 0]) + 12
     x[::7, 1:3] = np.nan
     samples = hforest.samples(x, categorical=[0])
-    f = make_of(samples, y)
-    with hforest.using("reference"):
-        assert_same_bits(make_of(samples, y), f)
+    for criterion in ("gini", "entropy"):
+        f = make_of(samples, y, criterion)
+        with hforest.using("reference"):
+            assert_same_bits(make_of(samples, y, criterion), f)
 
 
-def make_of(samples, y):
-    return hforest.grow(samples, y, 3, min_samples_leaf=2, rng=2)
+def make_of(samples, y, criterion):
+    return hforest.grow(samples, y, 3, min_samples_leaf=2, criterion=criterion, rng=2)
 
 
 def test_threads_and_ranges(threads):
@@ -150,7 +177,7 @@ def test_refusals():
     def grow(y=y, x=x, **settings):
         return hforest.grow(x, y, 2, **settings)
 
-    refused(ValueError, "criterion", grow, criterion="entropy")
+    refused(ValueError, "criterion", grow, criterion="poisson")
     refused(ValueError, "class_weight", grow, class_weight={0: 1.0})
     refused(ValueError, "class_weight", grow, class_weight=[None, None])
     refused(ValueError, "n_classes", grow, n_classes=[2, 3])

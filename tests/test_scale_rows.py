@@ -666,7 +666,8 @@ def test_no_memory_for_a_level_is_an_error():
     cells = np.array([0, 1, 2**58, 1])
     arrays = np.ones((1, 3), np.int64), np.ones((1, 3), np.int64), cells, np.zeros(1, np.int64)
     with pytest.raises(MemoryError, match="grow_by_rows: no memory to score"):
-        best_splits(*arrays, np.zeros(1, np.uint8), 0, 1, np.zeros(1), True)
+        of_slot = np.zeros(1, np.uint8), np.zeros(1, np.int32)
+        best_splits(*arrays, *of_slot, 0, 1, np.zeros(1), True, np.zeros((1, 3)), np.zeros(1, np.int64))
 
 
 def test_objects_that_are_no_communicator():

@@ -29,7 +29,12 @@ def test_splits_of_each_depth():
     assert len(levels) == depth.max()
     for d, nodes in enumerate(levels):
         assert sorted(nodes) == np.flatnonzero((depth == d) & (forest.feature != -1)).tolist()
-    assert tree.splits(hforest.grow(x, np.zeros(60, int), 2, rng=0)) == []
+    of_trees = np.maximum.reduceat(depth, forest.tree_start[:-1])
+    assert tree.depth(forest).tolist() == of_trees.tolist()
+    assert len(np.unique(of_trees)) > 1
+    leaves = hforest.grow(x, np.zeros(60, int), 2, n_classes=2, rng=0)
+    assert tree.splits(leaves) == []
+    assert tree.depth(tree.join([leaves, forest])).tolist() == [0, 0, *of_trees]
 
 
 def test_importance_by_hand():

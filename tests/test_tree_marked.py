@@ -86,6 +86,7 @@ CALLS = {
     "permutation_importance": lambda f: tree.permutation_importance(f, ROWS, LABELS, rng=0),
     "to_text": lambda f: tree.to_text(f),
     "splits": lambda f: tree.splits(f),
+    "depth": lambda f: tree.depth(f),
     "check": lambda f: tree.check(f),
     "join": lambda f: tree.join([f, f]),
     "to_dict": lambda f: tree.to_dict(f, ROWS),

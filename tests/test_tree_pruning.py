@@ -146,12 +146,54 @@ def test_estimators(bootstrap):
     )
 
 
-def test_weights_of_trees_are_refused():
+def test_weights_of_trees_are_those_of_trees_alone():
+    x, y, weight = problem("gini")
+    forest = hforest.grow(x, y, 3, bootstrap=False, rng=0)
+    of_trees = np.stack([weight, np.ones(300), (y != 1) * 1.0])
+    alone = [
+        tree.pruning_alphas(hforest.grow(x, y, 1, bootstrap=False, first_tree=m, rng=0), x, sample_weight=w)
+        for m, w in enumerate(of_trees)
+    ]
+    np.testing.assert_array_equal(
+        tree.pruning_alphas(forest, x, sample_weight=of_trees), np.concatenate(alone)
+    )
+
+
+@pytest.mark.parametrize("bootstrap", [True, False])
+@pytest.mark.parametrize("weights", ["multiply", "draw"])
+def test_estimators_prune_by_the_weights_of_balanced_trees(bootstrap, weights):
+    """Each tree is that of a classifier of its in-bag samples, times their factors."""
     from hforest.sklearn import RandomForestClassifier
 
-    x, y, _ = problem("gini", 30)
-    with pytest.raises(ValueError, match="^ccp_alpha.*balanced_subsample"):
-        RandomForestClassifier(2, ccp_alpha=0.1, class_weight="balanced_subsample").fit(x, y)
+    x, y, weight = problem("gini")
+    y[y == 2] = 0  # 1 is rarer
+    more = {"bootstrap_weights": weights} if bootstrap else {}
+    settings = {"class_weight": "balanced_subsample", "bootstrap": bootstrap, "random_state": 3, **more}
+    whole = RandomForestClassifier(4, **settings).fit(x, y, weight)
+    model = RandomForestClassifier(4, ccp_alpha=0.01, **settings).fit(x, y, weight)
+    counts, times = np.ones((4, 300), int), weight
+    if bootstrap and weights == "multiply":
+        counts = growth.bootstrap_counts(300, 4, rng=3)
+    elif bootstrap:
+        counts, times = growth.bootstrap_counts(300, 4, sample_weight=weight, rng=3), np.ones(300)
+    in_bag = counts * times
+    for m in range(4):
+        of_class = np.bincount(y, in_bag[m])
+        in_bag[m] *= (of_class.sum() / 2 / of_class)[y]
+    want = tree.prune(whole.forest_, 0.01, x, sample_weight=in_bag)
+    assert len(want.feature) < len(whole.forest_.feature) / 2
+    np.testing.assert_array_equal(model.forest_.feature, want.feature)
+    np.testing.assert_array_equal(model.forest_.threshold, want.threshold)
+    np.testing.assert_allclose(model.forest_.value, want.value, atol=1e-12)
+    # The leaves of a pruned tree have the shares of the weights of its samples.
+    of_leaves, apart = tree.apply(want, x), want.tree_start
+    for m in range(4):
+        leaf = want.left[apart[m] + of_leaves[:, m]] + (apart[m] + m) // 2
+        shares = np.zeros_like(want.value)
+        np.add.at(shares, (leaf, y), in_bag[m])
+        reached = np.unique(leaf[in_bag[m] > 0])
+        totals = shares[reached].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(want.value[reached], shares[reached] / totals, atol=1e-12)
 
 
 def test_errors():
@@ -162,5 +204,11 @@ def test_errors():
             tree.prune(forest, alpha, x)
     with pytest.raises(ValueError, match="^counts"):
         tree.prune(forest, 0.1, x, counts=np.ones((1, 9), int))
+    with pytest.raises(
+        ValueError, match=r"^sample_weight: expected shape .* \(n_trees, n_samples\) = \(2, 9\), got \(9, 2\)"
+    ):
+        tree.prune(forest, 0.1, x, sample_weight=np.ones((9, 2)))
+    with pytest.raises(ValueError, match="^sample_weight: expected at least one weight above 0"):
+        tree.prune(forest, 0.1, x, sample_weight=np.eye(2, 9)[[0, 0]] * [[0], [1]])
     with pytest.raises(ValueError, match="^sample_weight"):
         tree.prune(forest, 0.1, x, sample_weight=np.ones(4))

@@ -5,7 +5,10 @@
 #include "core/series.h"
 
 /* The criteria of core/scores.py, whose numbers modules compare with these when they are imported or compiled. */
-enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2, HF_POISSON = 3 };
+enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2, HF_POISSON = 3, HF_LABEL_ENTROPY = 4 };
+
+/* Returns whether a criterion of targets scores ratios of their sums, which are in units of centre 0. */
+HF_BOTH int hf_is_of_ratios(int criterion) { return criterion == HF_POISSON || criterion == HF_LABEL_ENTROPY; }
 
 /* Returns whether a split takes the place of the best so far: of equal scores the first remains, which is the lowest
    split of the first candidate. */

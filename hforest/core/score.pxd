@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t
 
 cdef extern from "core/score.h" nogil:
-    int HF_GINI, HF_ENTROPY, HF_SQUARED_ERROR, HF_POISSON
+    int HF_GINI, HF_ENTROPY, HF_SQUARED_ERROR, HF_POISSON, HF_LABEL_ENTROPY
+    bint hf_is_of_ratios(int criterion)
     bint hf_beats(double score, double best)
     bint hf_beats_in_any_order(double score, double best, bint is_before)
     double hf_xlogx(double a)
@@ -23,7 +24,10 @@ cdef inline int require_criteria(str module) except -1:
     # Checks that the numbers of the criteria are those of scores.py.
     from hforest.core.scores import check_criteria
     check_criteria(
-        {"gini": HF_GINI, "entropy": HF_ENTROPY, "squared_error": HF_SQUARED_ERROR, "poisson": HF_POISSON},
+        {
+            "gini": HF_GINI, "entropy": HF_ENTROPY, "squared_error": HF_SQUARED_ERROR, "poisson": HF_POISSON,
+            "label_entropy": HF_LABEL_ENTROPY,
+        },
         module,
     )
     return 0

@@ -12,18 +12,22 @@ class Criterion(NamedTuple):
     name: str
     number: int
     """Number of the criterion in kernels of all backends (core/score.h)."""
-    task: Task
+    task: Task | None
+    """None: no caller names it; it takes the place of another criterion, see core/several.py."""
     grown: bool = False
-    """Whether only `hforest.grow` has it."""
+    """Whether only growth has it, on features and on projections."""
 
 
-GINI, ENTROPY, SQUARED_ERROR, POISSON = 0, 1, 2, 3
+GINI, ENTROPY, SQUARED_ERROR, POISSON, LABEL_ENTROPY = 0, 1, 2, 3, 4
 CRITERIA = (
     Criterion("gini", GINI, "classification"),
     Criterion("entropy", ENTROPY, "classification"),
     Criterion("squared_error", SQUARED_ERROR, "regression"),
     Criterion("poisson", POISSON, "regression", grown=True),
+    Criterion("label_entropy", LABEL_ENTROPY, None),
 )
+OF_RATIOS = (POISSON, LABEL_ENTROPY)
+"""Criteria that score ratios of sums of targets, which are in units of centre 0."""
 
 
 NAMES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
@@ -38,14 +42,15 @@ def name_of(value: Any) -> Any:
 def numbers(task: Task | None = None, *, grown: bool = False) -> dict[str, int]:
     """Returns the numbers of the criteria of a task, or of all tasks, by name.
 
-    grown: whether those of `hforest.grow` alone are among them.
+    grown: whether those of growth alone are among them.
     """
-    return {c.name: c.number for c in CRITERIA if task in (None, c.task) and c.grown <= grown}
+    named = (c for c in CRITERIA if c.task is not None)
+    return {c.name: c.number for c in named if task in (None, c.task) and c.grown <= grown}
 
 
 def check_criteria(compiled: dict[str, int], module: str) -> None:
     """Checks that a compiled module knows CRITERIA, given the numbers of score.h by name."""
-    known = numbers(grown=True)
+    known = {c.name: c.number for c in CRITERIA}
     if compiled != known:
         raise ImportError(
             f"{module}: expected the criteria {known} of core/scores.py, got {compiled} of core/score.h; "
@@ -88,13 +93,13 @@ def node_score(criterion: int, sums: list[float], weight: float) -> float:
     return total / weight
 
 
-def poisson_score(sums: list[int], mean: list[float], u: int) -> float:
-    """Returns the score of a branch by the Poisson deviance, by the steps of score.h."""
+def score_of_ratios(criterion: int, sums: list[int], mean: list[float], u: int) -> float:
+    """Returns the score of a branch by a criterion in OF_RATIOS, by the steps of growth/units.h."""
     total = 0.0
     for q, of_node in zip(sums, mean, strict=True):
-        if of_node > 0 and q == 0:
+        if of_node > 0 and q == 0 and criterion == POISSON:
             return -math.inf
-        if of_node > 0:
+        if q > 0:
             expected = of_node * float(u)
             total += expected * xlogx(float(q) / expected)
     return total

@@ -412,17 +412,18 @@ def _plain(a: Array) -> Array:
 def criterion(value: str | None, task: Task, default: str = "gini", *, grown: bool = False) -> int:
     """Returns the number of a criterion; None is `default`, in a regression "squared_error".
 
-    grown: whether criteria of `hforest.grow` alone are allowed.
+    grown: whether criteria of growth alone are allowed.
     """
     if value is None:
         value = default if task == "classification" else "squared_error"
     numbers = scores.numbers(task, grown=grown)
+    names = (*numbers, *(name for name, of_name in scores.NAMES.items() if of_name in numbers))
     refused = isinstance(value, str) and value == "absolute_error" and task == "regression"
     check.require(
-        not refused, "criterion", f"one of {', '.join(numbers)}", value,
+        not refused, "criterion", f"one of {', '.join(names)}", value,
         "grow by squared_error, and predict medians by hforest.tree.leaf_targets and quantiles",
     )  # fmt: skip
-    return numbers[check.choice("criterion", scores.name_of(value), tuple(numbers))]
+    return numbers[scores.name_of(check.choice("criterion", value, names))]
 
 
 class Limits(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import supervised
 from ..core.aliases import (
     ArrayLike,
     AutoFeatures,
@@ -167,13 +167,11 @@ def _start(
 ) -> tuple[unchecked.GrowSome, Growth]:  # fmt: skip
     """Returns the function that grows trees, for `unchecked.in_batches`, and the checked settings."""
     task = settings["task"]
-    distribution, n_sampled = check_candidates(projections, n_projections, max_features, task)
+    distribution, n_sampled = check_candidates(
+        projections, n_projections, max_features, task, settings["monotonic_cst"]
+    )
     if distribution is not None:
         check_n_features(distribution, source.shape[1])
-        check.require(
-            settings["monotonic_cst"] is None, "monotonic_cst", "None with projections", "constraints",
-            "leave out projections: constraints are on single features",
-        )  # fmt: skip
     growth = check_growth(source, y, n_trees, **settings)
     if distribution is None:
         n_sampled = supervised.max_features(max_features, source.shape[1], task)

@@ -94,9 +94,9 @@ class Settings(TreeSettings, total=False):
         which are multiplied.
     criterion : "gini", "entropy", "log_loss", "squared_error", "friedman_mse" or "poisson", optional
         Impurity, by default "gini", in a regression "squared_error". "log_loss" is another name of "entropy",
-        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson", of
-        `hforest.grow` alone, is half the Poisson deviance of targets of at least 0, some above 0. Of several
-        labels, by "gini" alone, or of several targets it is the sum of theirs.
+        "friedman_mse" one of "squared_error", also for several targets, as in scikit-learn 1.9. "poisson",
+        which CO2 forests lack, is half the Poisson deviance of targets of at least 0, some above 0. Of
+        several labels or targets it is the sum of theirs.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int or float
@@ -257,24 +257,32 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     """Returns the signs of monotonic constraints as int32; None if there are none."""
     if constraints is None:
         return None
-    name, shape, remedy = "monotonic_cst", (samples.shape[1],), "pass 1, 0 or -1 for each feature"
+    name = "monotonic_cst"
     check.on_cpu(monotonic_cst=constraints)
     check.require(
         dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
         "pass cupy.asnumpy(x)", TypeError,
     )  # fmt: skip
-    signs = supervised.real(name, constraints)
+    remedy = "copy the windows into an array"
+    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    of_classes, categorical = target.targets is None, samples.categorical
+    return check_signs(constraints, samples.shape[1], categorical, target.n_outputs, of_classes=of_classes)
+
+
+def check_signs(
+    constraints: ArrayLike, n_features: int, categorical: Array | None, n_outputs: int, *, of_classes: bool
+) -> IntArray | None:
+    """Returns the signs of monotonic constraints as `check_monotonic`; n_outputs classes or targets."""
+    name, remedy = "monotonic_cst", "pass 1, 0 or -1 for each feature"
+    signs, shape = supervised.real(name, constraints), (n_features,)
     check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
     for sign in signs:
         check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)
-    most = 2 if target.targets is None else 1
     check.require(
-        target.n_outputs <= most, name, "None with several targets or more than two classes",
-        f"{target.n_outputs} of them", "grow a forest for each target, or for each class against the others",
+        n_outputs <= (2 if of_classes else 1), name, "None with several targets or more than two classes",
+        f"{n_outputs} of them", "grow a forest for each target, or for each class against the others",
     )  # fmt: skip
-    remedy = "copy the windows into an array"
-    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
-    for f in np.flatnonzero(False if samples.categorical is None else samples.categorical):
+    for f in np.flatnonzero(False if categorical is None else categorical):
         check.require(
             signs[f] == 0, name, "0 for features that are categories", f"{signs[f]} for feature {f}",
             "pass 0 there: categories have no order",
@@ -282,14 +290,12 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     return supervised.owned_numbers(signs, check.INT32) if signs.any() else None
 
 
-def check_counts(targets: Any) -> None:
+def check_counts(least: float, greatest: float) -> None:
     """Checks that targets have a Poisson deviance: they are at least 0, and some are above 0."""
-    if not check.values_checked():
-        return
-    least, name, remedy = float(targets.min()), "y", 'pass criterion="squared_error" for other targets'
+    name, remedy = "y", 'pass criterion="squared_error" for other targets'
     check.require(least >= 0, name, 'targets of at least 0 with criterion="poisson"', least, remedy)
-    above = float(targets.max()) > 0
-    check.require(above, name, 'some targets above 0 with criterion="poisson"', "only zeros", remedy)
+    expected = 'some targets above 0 with criterion="poisson"'
+    check.require(greatest > 0, name, expected, "only zeros", remedy)
 
 
 def check_objective(
@@ -318,14 +324,10 @@ def check_objective(
         weight = class_factors.applied(class_weight, target, weight)
         supervised.similar("class_weight", weight)
     number = supervised.criterion(criterion, task, grown=True)
-    if number == scores.POISSON:
-        check_counts(target.targets)
+    if number == scores.POISSON and target.targets is not None and check.values_checked():
+        check_counts(float(target.targets.min()), float(target.targets.max()))
     if target.class_start is not None:
-        check.require(
-            number == scores.GINI, "criterion", '"gini" with several labels a sample', repr(criterion),
-            "pass None, or grow a forest for each label",
-        )  # fmt: skip
-        number = scores.SQUARED_ERROR  # of indicators of classes, see core/several.py
+        number = several.CRITERIA[number]
     return Objective(target, weight, number, limits)
 
 
@@ -384,7 +386,7 @@ def check_growth(
 
 
 def check_candidates(
-    projections: Any, n_projections: Any, max_features: Any, task: Task
+    projections: Any, n_projections: Any, max_features: Any, task: Task, monotonic: Any
 ) -> tuple[Distribution | None, int]:
     """Returns the checked distribution, and the number of projections that a node samples; None and 0."""
     check.choice("task", task, supervised.TASKS)
@@ -398,5 +400,9 @@ def check_candidates(
     check.require(
         isinstance(max_features, str) and max_features == "auto", "max_features", '"auto" with projections',
         repr(max_features), "pass n_projections instead", TypeError,
+    )  # fmt: skip
+    check.require(
+        monotonic is None, "monotonic_cst", "None with projections", "constraints",
+        "leave out projections: constraints are on single features",
     )  # fmt: skip
     return distribution, check_projections(distribution, n_projections, task)

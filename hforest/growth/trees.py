@@ -106,6 +106,8 @@ class Roots(NamedTuple):
     """(n_trees,) int64: depth of the node there."""
     unit: RootUnits | None = None
     """Units of the nodes for targets; None for labels."""
+    bounds: FloatArray | None = None
+    """(n_trees, 2) float64: bounds of their values by monotonic constraints; None: there are none."""
 
 
 class Batch(NamedTuple):

@@ -4,7 +4,7 @@
    A unit (c, k, m) turns the samples i of a node, with in-bag counts b, weights w and targets t, into
        u_i = max(1, round(b_i w_i 2^m))          0 if b_i w_i = 0
        q_i = round(b_i w_i (t_i - c) 2^k)        per output, with a centre c of its own
-   m is 0 if all b_i w_i are integers; c is 0 where the Poisson deviance is scored. Sums of u_i and of |q_i| are below 2^62. */
+   m is 0 if all b_i w_i are integers; c is 0 where ratios are scored (hf_is_of_ratios). Sums of u_i and of |q_i| are below 2^62. */
 #ifndef HFOREST_GROWTH_UNITS_H
 #define HFOREST_GROWTH_UNITS_H
 #include "core/score.h"
@@ -74,7 +74,8 @@ HF_BOTH double hf_weight_of(int64_t u, int m) { return ldexp((double)u, -m); }
    By the Poisson deviance it is the sum of e (S / e) log2(S / e), with S the sum of the targets, in a unit of centre 0,
    and e = mean u. ln 2 times the score of a split is the decrease of half the deviance, in the unit of q; the logarithms
    are of numbers near 1, so that it does not cancel. Negative infinity if S is 0; an output that is 0 in the whole node
-   does not count.
+   does not count. By the entropy of several labels it is the same sum over indicators of classes, where S may be 0: that
+   of a split is the decrease of the entropies of all labels in bits, for S of the classes of a label add up to W.
 
    sums   IN (n,)  sums of the branch by class or output; with `node`, of the other branch
    node   IN (n,)  sums of the node, or NULL
@@ -85,18 +86,19 @@ HF_BOTH double hf_score_in_unit(
     int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int64_t u, int m
 ) {
     const double one = ldexp(1.0, -m), weight = (double)u * one;
+    const int of_ratios = hf_is_of_ratios(criterion);
     double total = 0;
     if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
     for (int64_t k = 0; k < n; ++k) {
         const double sum = (double)(node ? node[k] - sums[k] : sums[k]);
-        const double a = criterion == HF_POISSON ? sum / (mean[k] * (double)u) : sum * one;
-        /* One logarithm for both criteria: a kernel has registers for one. */
+        const double a = of_ratios ? sum / (mean[k] * (double)u) : sum * one;
+        /* One logarithm for all criteria: a kernel has registers for one. */
         if (criterion == HF_GINI) total += a * a;
-        else if (criterion != HF_POISSON) total += hf_xlogx(a);
+        else if (!of_ratios) total += hf_xlogx(a);
         else if (sum > 0) total += hf_xlogx(a) * (mean[k] * (double)u);
-        else if (mean[k] > 0) return -HF_INFINITY;
+        else if (mean[k] > 0 && criterion == HF_POISSON) return -HF_INFINITY;
     }
-    if (criterion == HF_POISSON) return total;
+    if (of_ratios) return total;
     return criterion == HF_ENTROPY ? total - hf_xlogx(weight) : total / weight;
 }
 
@@ -104,6 +106,7 @@ HF_BOTH double hf_score_in_unit(
 HF_BOTH double hf_gain_in_unit(int criterion, double score, const int64_t *node, int64_t n, int k, int m) {
     if (criterion == HF_SQUARED_ERROR) return ldexp(score, m - 2 * k);
     if (criterion == HF_POISSON) return ldexp(score * HF_LN2, -k);
+    if (criterion == HF_LABEL_ENTROPY) return ldexp(score, -k);
     return score - hf_score_in_unit(criterion, node, NULL, NULL, n, node[n], m);
 }
 

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from .. import growth, stats, tree
 from ..core.aliases import ArrayLike
 from ..core.bootstraps import number_of_draws
-from ..core.class_factors import applied, are_of_trees
+from ..core.class_factors import applied, are_of_trees, balanced_in_trees
 from ..core.several import target_or_several
 from .base import Estimator, check_choice, check_flag
-from .trees import Trees, max_depth, parents, single
+from .trees import Trees, parents, single
 
 Metric = Callable[..., float]
 
@@ -128,16 +128,17 @@ class GrownForest(Estimator):
         self, forest: tree.Forest, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
     ) -> tree.Forest:
         """Returns a forest pruned with `ccp_alpha`, by the in-bag counts and weights of its growth."""
-        counts, class_weight = settings.get("bootstrap", False), settings.get("class_weight")
-        if are_of_trees(class_weight):
-            raise ValueError(
-                f"ccp_alpha: expected 0 with class_weight={class_weight!r}, which are weights of trees, got "
-                f'{self.ccp_alpha!r}; pass class_weight="balanced"'
-            )
+        counts, balances = settings.get("bootstrap", False), are_of_trees(settings.get("class_weight"))
         if isinstance(counts, bool | np.bool_):
             drawn = {"first_tree": settings.get("first_tree", 0), "rng": settings["rng"]}
             counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], **drawn) if counts else None
+        if balances and counts is None:  # trees of all samples have the same weights
+            settings, balances = settings | {"class_weight": "balanced"}, False
         weight = drawing_weight(y, settings)
+        if balances:
+            target = target_or_several(y, len(y), "classification", settings["n_classes"])
+            weight = balanced_in_trees(target, np.ones(len(y)) if weight is None else weight, counts)
+            counts = None
         return tree.prune(forest, self.ccp_alpha, x, sample_weight=weight, counts=counts)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -311,7 +312,7 @@ class GrownForest(Estimator):
     def get_depth(self) -> int:
         """Returns the number of splits from a root to its deepest leaf, over all trees."""
         check_is_fitted(self)
-        return max_depth(self.forest_)
+        return int(tree.depth(self.forest_).max())
 
     def get_n_leaves(self) -> int:
         """Returns the number of leaves of all trees."""

@@ -19,15 +19,6 @@ def parents(forest: tree.Forest) -> np.ndarray:
     return parent
 
 
-def max_depth(forest: tree.Forest) -> int:
-    """Returns the number of splits on the longest path from a root to a leaf."""
-    parent, depth = parents(forest), 0
-    node = np.unique(parent[forest.feature == -1])
-    while (node := node[node >= 0]).size:
-        node, depth = np.unique(parent[node]), depth + 1
-    return depth
-
-
 def single(forest: tree.Forest, m: int) -> tree.Forest:
     """Returns the arrays of tree m as a forest of one tree."""
     first, end = map(int, forest.tree_start[m : m + 2])

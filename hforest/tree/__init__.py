@@ -15,7 +15,7 @@ kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and 
 IndexError.
 """
 
-from .complete import splits
+from .complete import depth, splits
 from .convert import from_sklearn
 from .cpu.prepared import Prepared
 from .estimates import Interval, out_of_bag, prediction_intervals
@@ -40,6 +40,7 @@ __all__ = [
     "ShapValues",
     "apply",
     "check",
+    "depth",
     "from_sklearn",
     "importance",
     "join",

@@ -47,6 +47,26 @@ def covers(
     return covers_of(name, forest, apply(forest, x), sample_weight, counts)
 
 
+def weights(sample_weight: ArrayLike | None, leaf: IntArray) -> FloatArray:
+    """Returns checked weights, (n_samples,) or those of each tree, (n_trees, n_samples), in float64.
+
+    leaf: (n_samples, n_trees).
+    """
+    shape = leaf.shape[::-1]
+    if sample_weight is None or np.ndim(sample_weight) != 2:
+        return supervised.sample_weight(sample_weight, leaf)
+    numbers = supervised.real("sample_weight", sample_weight)
+    checks.require(
+        numbers.shape == shape, "sample_weight",
+        f"shape (n_samples,) = ({shape[1]},) or (n_trees, n_samples) = {shape}",
+        tuple(numbers.shape), "pass one weight for each sample, or a row for each tree",
+    )  # fmt: skip
+    flat = numbers.ravel()
+    of_trees = supervised.sample_weight(flat, flat).reshape(shape)
+    supervised.check_some_weight((of_trees > 0).any(axis=1).all())
+    return of_trees
+
+
 def covers_of(
     name: str, forest: Forest, leaf: IntArray, sample_weight: ArrayLike | None, counts: ArrayLike | None
 ) -> Covers:
@@ -55,14 +75,15 @@ def covers_of(
         raise ValueError(
             f"{name}: expected at least one sample, got 0; pass samples that the forest was grown on"
         )
-    weight = supervised.sample_weight(sample_weight, leaf)
+    weight = weights(sample_weight, leaf)
     weight, _ = supervised.scaled_weight(weight, None, weight.dtype, len(leaf))
+    weight = np.broadcast_to(weight, leaf.shape[::-1])
     in_tree = None if counts is None else supervised.in_bag_counts("counts", counts, *leaf.shape[::-1])
     start, n_trees = forest.tree_start, leaf.shape[1]
     n_nodes = np.diff(start)
     of_node = np.concatenate(
         [
-            np.bincount(leaf[:, m], weight if in_tree is None else weight * in_tree[m], n_nodes[m])
+            np.bincount(leaf[:, m], weight[m] * (1 if in_tree is None else in_tree[m]), n_nodes[m])
             for m in range(n_trees)
         ]
     )

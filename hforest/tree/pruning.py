@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray
-from .covers import Covers, covers_of
+from .covers import Covers, covers_of, weights
 from .forest import Forest, marked, trusted
 from .refitting import reduced
 from .walks import apply
@@ -60,8 +60,9 @@ def prune(
         than `ccp_alpha` each. 0 removes nothing.
     x : (n_samples, n_features) array-like
         Samples that the forest was grown on.
-    sample_weight : (n_samples,) array-like, optional
-        Their weights, those of the growth times the weights of their classes.
+    sample_weight : (n_samples,) or (n_trees, n_samples) array-like, optional
+        Their weights, those of the growth times the weights of their classes; a row for each tree if these
+        differ, as with ``class_weight="balanced_subsample"``.
     counts : (n_trees, n_samples) array-like of integers, optional
         In-bag counts; by default each tree has every sample once. A tree without weight has all samples.
 
@@ -105,10 +106,10 @@ def _covers(
     forest = trusted(forest, x)
     leaf = apply(forest, x)
     if sample_weight is not None:
-        sample_weight = supervised.sample_weight(sample_weight, leaf[:, 0])
+        sample_weight = weights(sample_weight, leaf)
     if counts is not None:
         in_bag = supervised.in_bag_counts("counts", counts, leaf.shape[1], len(leaf))
-        drawn = in_bag > 0 if sample_weight is None else in_bag * sample_weight[None] > 0
+        drawn = in_bag > 0 if sample_weight is None else in_bag * sample_weight > 0
         counts = np.where(drawn.any(axis=1, keepdims=True), in_bag, 1)
     return forest, covers_of("x", forest, leaf, sample_weight, counts)
 

@@ -74,7 +74,7 @@ def _every_label(s: Setting) -> np.ndarray:
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
-        of_counts = s.target.name == "growth.grow" and s.argument("criterion") == "poisson"
+        of_counts = s.target.name in _OF_COUNTS and s.argument("criterion") == "poisson"
         numbers = s.positive if of_counts else s.numbers
         return numbers(s.n, width) if width else numbers(s.n)
     return _every_label(s)
@@ -85,11 +85,14 @@ def _several(s: Setting) -> bool:
     return s.target.name in _OF_SEVERAL and not _regression(s) and s.argument("y").ndim == 2
 
 
-_OF_SEVERAL = ("growth.grow", "growth.grow_with_leaves", "tree.refit")
+_OF_COUNTS = ("growth.grow", "scale.grow_by_rows")
+"""Functions whose targets are counts with criterion="poisson"."""
+
+_OF_SEVERAL = ("growth.grow", "growth.grow_with_leaves", "scale.grow_by_rows", "tree.refit")
 """Functions that take several labels a sample."""
 
 
-@value("growth.grow.y", "growth.grow_with_leaves.y")
+@value("growth.grow.y", "growth.grow_with_leaves.y", "scale.grow_by_rows.y")
 def _one_or_several(s: Setting) -> np.ndarray:
     y = _y(s)
     if _regression(s) or getattr(s.argument("x"), "are_windows", False) or s.flag():
@@ -132,12 +135,10 @@ def _class_weight(s: Setting) -> Any:
 
 @value("criterion")
 def _criterion(s: Setting) -> Any:
-    if _several(s):
-        return s.choice(("gini", None))
     names = (
         (None, "squared_error", "friedman_mse") if _regression(s) else ("gini", "entropy", "log_loss", None)
     )
-    return s.choice((*names, "poisson") if s.target.name == "growth.grow" and _regression(s) else names)
+    return s.choice((*names, "poisson") if s.target.name in _OF_COUNTS and _regression(s) else names)
 
 
 @value("bootstrap")
@@ -211,7 +212,9 @@ def _signs(s: Setting) -> Any:
     x, y = s.argument("x"), np.asarray(s.argument("y"))
     several = y.ndim == 2 or (not _regression(s) and (s.argument("n_classes") or len(np.unique(y))) > 2)
     refused = several or isinstance(x, growth.Samples) or s.argument("projections") is not None
-    return None if refused else s.choice((None, s.random.integers(-1, 2, s.n_features)))
+    signs = s.random.integers(-1, 2, s.n_features)
+    signs[s.given("categorical") or []] = 0
+    return None if refused else s.choice((None, signs))
 
 
 options("growth.n_draws", None, 1, 7)

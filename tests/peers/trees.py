@@ -45,10 +45,7 @@ class Arrays:
         self.feature = np.where(is_leaf, -2, forest.feature).astype(np.int64)
         self.threshold = np.where(is_leaf, -2.0, forest.threshold)
         self.missing_go_to_left = forest.default_left & 1
-        depth = np.zeros(self.node_count, np.int64)
-        for node in np.flatnonzero(~is_leaf):
-            depth[forest.left[node] : forest.left[node] + 2] = depth[node] + 1
-        self.max_depth = int(depth.max())
+        self.max_depth = int(tree.depth(forest).max())
         counted = weight > 0
         path = self.decision_path(x)[counted].T.tocsr().astype(np.float64)
         weight = np.asarray(weight, np.float64)[counted]

@@ -10,10 +10,11 @@ from ...core import check
 from ...core.aliases import FloatArray, IntArray
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
 from ...core.philox import keys, philox
-from ...core.scores import node_score
+from ...core.scores import OF_RATIOS, node_score
+from ..reference.bounds import FREE, Bounds, clipped, of_children
 from ..reference.builder import bit_set
 from ..reference.leaves import LEAF_TOTALS, LEAF_VALUES, leaf_of_classes, leaf_of_targets
-from ..reference.units import is_narrow
+from ..reference.units import gain_in_unit, is_narrow, value
 from ..trees import GrownTree, RootUnits
 from . import parts, units
 from .engine import Engine, Handle
@@ -42,6 +43,8 @@ class Pending(NamedTuple):
     """(n_channels,), those of targets in the unit."""
     unit: Unit
     """Unit of a regression's targets: of the node, or that of its parent."""
+    bounds: Bounds = FREE
+    """Bounds of its values by monotonic constraints."""
 
 
 class BatchOfTrees:
@@ -132,7 +135,8 @@ class BatchOfTrees:
     def _add_rows(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
         """Adds the rows of leaves; gives them, and the nodes in `own`, units of their own."""
         if not self.plan.is_classification:
-            self._make_units(pending, sorted({*leaves, *own}))
+            of_nodes = set(own) - {*leaves} if self.plan.settings.criterion in OF_RATIOS else set()
+            self._make_units(pending, sorted({*leaves, *own}), of_nodes)
         totals = self._leaf_totals(pending, leaves)
         for j, i in enumerate(leaves):
             p = pending[i]
@@ -140,6 +144,7 @@ class BatchOfTrees:
                 row = leaf_of_classes(p.sums[: self.plan.n_outputs].tolist())
             else:
                 row = leaf_of_targets(totals[j], p.unit.centre.tolist(), p.unit.exponent, 0)
+            row = clipped(row, p.bounds, of_classes=self.plan.is_classification)
             self.trees[p.tree].add_row(p.node, np.array(row))
 
     def _leaf_totals(self, pending: list[Pending], leaves: list[int]) -> list[list[list[int]]]:
@@ -156,11 +161,25 @@ class BatchOfTrees:
     def _gain(self, p: Pending, score: float) -> float:
         """Returns the gain of a split."""
         if not self.plan.is_classification:
-            return float(np.ldexp(score, -2 * p.unit.exponent))
+            return gain_in_unit(self.plan.settings.criterion, score, p.unit.exponent, 0)
         of_class = [float(a) for a in p.sums[: self.plan.n_outputs]]
         return score - float(node_score(self.plan.settings.criterion, of_class, float(self._weight(p.sums))))
 
+    def _bounds(self, p: Pending, best: Any) -> tuple[Bounds, Bounds]:
+        """Returns the bounds of the children of a node."""
+        sign = 0 if self.plan.settings.monotonic is None else int(self.plan.settings.monotonic[best.column])
+        if sign == 0:
+            return p.bounds, p.bounds
+        last, (c, k) = self.plan.n_outputs - 1, self._unit_of_values(p)
+        sides = best.left, p.sums - best.left
+        left, right = (value(c, k, 0, int(sums[last]), self._weight(sums)) for sums in sides)
+        return of_children(p.bounds, left, right, sign)
+
     # -------------------------------------------------------------------------------- units
+
+    def _unit_of_values(self, p: Pending) -> tuple[float, int]:
+        """Returns centre and exponent of a unit: of one target, or of shares of the second class."""
+        return (0.0, 0) if self.plan.is_classification else (float(p.unit.centre[0]), p.unit.exponent)
 
     def _units(self, pending: list[Pending], nodes: list[int]) -> parts.Units:
         """Returns the centres and exponents of nodes of a regression."""
@@ -173,12 +192,15 @@ class BatchOfTrees:
         handles, place = (self.data, self.state), np.array(nodes, np.int64)
         return units.merged(self.engine.collect(parts.measured, handles, place, centre, exponent))
 
-    def _make_units(self, pending: list[Pending], nodes: list[int]) -> None:
-        """Gives nodes units that are made from their own rows."""
+    def _make_units(self, pending: list[Pending], nodes: list[int], from_0: set[int]) -> None:
+        """Gives nodes units that are made from their own rows, with centre 0 for the nodes in `from_0`."""
         if not nodes:
             return
         k, sums = self.plan.n_outputs, np.stack([pending[i].sums for i in nodes])
-        made, sums[:, :k] = units.made(partial(self._measured, nodes), k, sums[:, k + 1], sums[:, k])
+        are_from_0 = np.array([i in from_0 for i in nodes])
+        made, sums[:, :k] = units.made(
+            partial(self._measured, nodes), k, sums[:, k + 1], sums[:, k], are_from_0
+        )
         centre, *others = made
         for i, row, *unit in zip(nodes, sums, centre, *(a.tolist() for a in others), strict=True):
             pending[i] = pending[i]._replace(sums=row, unit=Unit(*unit))
@@ -206,7 +228,7 @@ class BatchOfTrees:
         return Below(
             np.array([p.key for p in some], np.uint64), np.array([p.depth for p in some], np.int64),
             np.array([float(self.root_weight[p.tree]) for p in some]), plan.max_features, plan.settings,
-            plan.scale, of_nodes,
+            plan.scale, of_nodes, np.array([p.bounds for p in some]).reshape(-1, 2),
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------- splits
@@ -228,8 +250,9 @@ class BatchOfTrees:
             gain = float(np.ldexp(max(gain, 0.0), self.plan.scale))
             first = self.trees[p.tree].make_split(p.node, self._record(best, gain))
             chosen[i] = best
-            for side, sums in enumerate(both):
-                children.append(Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums, p.unit))
+            for side, (sums, bounds) in enumerate(zip(both, self._bounds(p, best), strict=True)):
+                child = Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums, p.unit, bounds)
+                children.append(child)
         self._add_rows(pending, leaves, [])
         if children:
             if self.plan.settings.limits.max_leaf_nodes:  # splits may become leaves when the tree is whole
@@ -295,10 +318,13 @@ class BatchOfTrees:
             if edges.categorical is not None:
                 named = edges.categorical[column].astype(np.uint8)
             cells = edges.cells(column)
+            signs = np.zeros(len(column), np.int32)
+            if self.plan.settings.monotonic is not None:
+                signs = self.plan.settings.monotonic[column]
             of_nodes = self._units(pending, numbers.tolist())
             sums = self._histograms(parts.histograms, numbers, columns[some], of_nodes, cells=cells)
             found, unvaried = self._best_slots(
-                pending, numbers.tolist(), sums, cells, missing, named, all_sampled=first == 0
+                pending, numbers.tolist(), sums, cells, (missing, named, signs), all_sampled=first == 0
             )
             constant += unvaried
             for i, best in found.items():
@@ -313,20 +339,23 @@ class BatchOfTrees:
         return sums.astype(np.int64, copy=False)
 
     def _best_slots(
-        self, pending: list[Pending], nodes: list[int], sums: IntArray, cells: IntArray, missing: IntArray,
-        named: IntArray, *, all_sampled: bool,
+        self, pending: list[Pending], nodes: list[int], sums: IntArray, cells: IntArray,
+        slots: tuple[IntArray, IntArray, IntArray], *, all_sampled: bool,
     ) -> tuple[dict[int, "Best"], list[int]]:  # fmt: skip
         """Returns the best splits of nodes by the histograms of slots, and the nodes in which no slot varies.
 
-        Each node has equally many slots, node after node; `column` of a split is the number of its slot. See
-        scorers.pyx.
+        Each node has equally many slots, node after node; `column` of a split is the number of its slot.
+        slots: missing, categorical and sign of scorers.pyx.
         """
         limits, some = self.plan.settings.limits, [pending[i] for i in nodes]
+        centre, exponent = (np.array(a) for a in zip(*(self._unit_of_values(p) for p in some), strict=True))
         score, split, sides = best_splits(
-            np.stack([p.sums for p in some]), sums, cells, missing, named,
+            np.stack([p.sums for p in some]), sums, cells, *slots,
             self.plan.settings.criterion, limits.min_samples_leaf,
             np.array([self._least_weight(p) for p in some]), all_sampled,
+            np.array([[*p.bounds, c] for p, c in zip(some, centre, strict=True)]), exponent,
         )  # fmt: skip
+        missing = slots[0]
         n_slots, constant = len(missing) // len(nodes), []
         of_nodes: dict[int, Best] = {}
         for j, i in enumerate(nodes):

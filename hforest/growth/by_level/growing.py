@@ -50,5 +50,5 @@ def grow(engine: Engine, samples: object, settings: Checked, progress: Progress 
             trees += batch(engine, data, planned, draw).grow()
             if not engine.agree(partial(report, len(trees))):
                 break
-    forest = as_forest(joined(trees, planned.edges.dtype), len(planned.edges.n_bins))
+    forest = as_forest(joined(trees, planned.edges.dtype), len(planned.edges.n_bins), planned.class_start)
     return marked(forest, engine.n_tasks == 1)  # other workers have sent subtrees

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import check, dispatch, supervised
+from ...core import check, dispatch, several, supervised
 from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
@@ -67,10 +67,11 @@ class Description(NamedTuple):
     distinct: list[FloatArray | None]
     """Distinct values of each column in order, or None if they are more than its bins."""
     n_outputs: int
-    labels: IntArray | None
-    """Number of rows of each class."""
-    total: FloatArray | None
-    """Largest absolute target."""
+    """Number of targets."""
+    classes: list[IntArray]
+    """Number of rows of each class of each label; empty for targets."""
+    extremes: FloatArray
+    """(2,): least and greatest target, at most and at least 0; of labels 0 and 1."""
     max_weight: int
     """Largest product of a weight and an in-bag count."""
     heaviest: int
@@ -133,22 +134,26 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return distinct
 
 
-def _checked(raw: RawPart, settings: Checked) -> tuple[FloatArray, supervised.Target, IntArray | None]:
-    """Returns samples, labels or targets, and whole weights or None, for any number of rows."""
+def _checked(raw: RawPart, settings: Checked) -> tuple[FloatArray, Any, IntArray | None]:
+    """Returns samples, y and whole weights or None, for any number of rows."""
     x = supervised.matrix("x", raw.x, missing=True)
     check.require(
         x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and at most "
             "2**31 - 1 rows",
         f"shape {x.shape}", "pass some columns",
     )  # fmt: skip
-    y, n_classes = raw.y, settings.n_classes
-    if not len(x):
-        y = np.zeros((0, *np.shape(y)[1:]), np.float64 if settings.task == "regression" else np.int32)
-    if settings.task == "classification" and n_classes is None:
-        n_classes = supervised.MAX_CLASSES
-    most = min(supervised.MAX_WEIGHT, float(np.finfo(x.dtype).max))
-    target = supervised.target(y, len(x), settings.task, n_classes, most)
-    return x, target, _whole_weight(raw.sample_weight, len(x))
+    y = raw.y
+    if not len(x):  # no y has a shape or a dtype that others must have
+        sizes = settings.n_classes
+        n_outputs = len(sizes) if isinstance(sizes, tuple) else 1
+        y = np.zeros((0, n_outputs), np.float64 if settings.task == "regression" else np.int32)
+        y = y if n_outputs > 1 else y[:, 0]
+    return x, y, _whole_weight(raw.sample_weight, len(x))
+
+
+def _largest(x: FloatArray) -> float:
+    """Returns the largest absolute target that the leaves of a forest on x hold."""
+    return min(supervised.MAX_WEIGHT, float(np.finfo(x.dtype).max))
 
 
 def _whole_weight(weight: Any, n: int) -> IntArray | None:
@@ -164,8 +169,15 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
 
 def describe(raw: RawPart, settings: Checked) -> Description:
     """Returns the description of a part after a check."""
-    x, target, weight = _checked(raw, settings)
+    x, y, weight = _checked(raw, settings)
     n, n_columns = x.shape
+    n_outputs, classes, extremes = 0, [], [0.0, 1.0]
+    if settings.task == "classification":
+        sizes = supervised.MAX_CLASSES if settings.n_classes is None else settings.n_classes
+        classes = [np.bincount(column, minlength=1) for column, _ in several.check_labels(y, n, sizes)]
+    else:
+        targets = supervised.targets("y", y, n, _largest(x))
+        n_outputs, extremes = targets.shape[1], [targets.min(initial=0.0), targets.max(initial=0.0)]
     most = [settings.max_bins if settings.projections is None else 0] * n_columns  # or no column has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
     if is_categorical is not None:
@@ -188,9 +200,7 @@ def describe(raw: RawPart, settings: Checked) -> Description:
     )  # fmt: skip
     return Description(
         n, n_columns, x.dtype.itemsize, np.any(np.isnan(x), axis=0),
-        [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
-        None if target.labels is None else np.bincount(target.labels, minlength=1),
-        None if target.targets is None else np.abs(target.targets).max(initial=0.0),
+        [_distinct(x[:, f], most[f]) for f in range(n_columns)], n_outputs, classes, np.array(extremes),
         greatest, heaviest, max_count, drawn,
     )  # fmt: skip
 
@@ -213,7 +223,10 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_row: int) -> Part:
-    """Returns a part as bins or numbers."""
+    """Returns a part as bins or numbers.
+
+    settings: with the numbers of classes of all labels.
+    """
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
     known = edges.n_bins >= 0 if edges.missing is None else edges.missing < 0
     check.require(
@@ -221,7 +234,8 @@ def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_
         "the samples that the call began with", "others", "do not change them during the call",
     )  # fmt: skip
     counts = None
-    _, (labels, targets, *_), weight = _checked(raw, settings)
+    _, y, weight = _checked(raw, settings)
+    labels, targets, *_ = several.target_or_several(y, len(x), settings.task, settings.n_classes, _largest(x))
     if targets is not None:
         targets = targets.reshape(len(x), n_outputs)
     if settings.bootstrap == "counts":
@@ -350,6 +364,8 @@ class Below(NamedTuple):
     """Gains are multiplied by 2**scale."""
     unit: RootUnits | None
     """Units of the nodes' parents; None for labels."""
+    bounds: FloatArray
+    """(n_nodes, 2) float64: bounds of their values by monotonic constraints."""
 
 
 def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
@@ -421,9 +437,9 @@ def finish(parts: list[Gathered], edges: Edges, n_outputs: int, below: Below) ->
     rows, settings = _merged(parts), below.settings
     objective = Objective(
         supervised.Target(rows.labels, rows.targets, n_outputs), rows.weight.astype(np.float64),
-        settings.criterion, settings.limits, below.scale,
+        settings.criterion, settings.limits, below.scale, settings.monotonic,
     )  # fmt: skip
-    roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit)
+    roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit, below.bounds)
     if settings.projections is not None:
         return unchecked.grow_projected_below(
             np.ascontiguousarray(rows.codes.T), objective, roots, settings.projections,

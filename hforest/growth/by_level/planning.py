@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import check, supervised
-from ...core.aliases import FloatArray
+from ...core import check, scores, several, supervised
+from ...core.aliases import FloatArray, IntArray
 from ...core.projections import check_n_features
+from ..settings import check_counts, check_signs
 from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
@@ -26,7 +27,10 @@ class Plan(NamedTuple):
 
     edges: Edges
     settings: Checked
+    """Several labels a sample are a regression on their indicators; `monotonic` is an array of int32."""
     n_outputs: int
+    class_start: IntArray | None
+    """That of a `supervised.Target`."""
     scale: int
     """Gains are multiplied by 2**scale, so that they are in range."""
     max_features: int
@@ -44,19 +48,28 @@ class Plan(NamedTuple):
         return self.n_outputs + (1 if self.is_classification else 2)
 
 
-def _n_outputs(descriptions: list[Description], settings: Checked) -> int:
-    """Returns the number of classes or targets of all parts."""
+def _sizes(descriptions: list[Description], settings: Checked) -> tuple[int, ...]:
+    """Returns the number of classes of each label of all parts, or the number of targets."""
+    is_regression = settings.task == "regression"
     with_rows = [d for d in descriptions if d.n_rows]
-    if settings.task == "regression":
-        numbers = sorted({d.n_outputs for d in with_rows})
-        expected = "the same number of outputs on every worker"
-        check.require(len(numbers) == 1, "y", expected, numbers, "pass targets with the same columns")
-        return numbers[0]
+    numbers = sorted({d.n_outputs if is_regression else len(d.classes) for d in with_rows})
+    expected = "the same number of outputs on every worker"
+    check.require(len(numbers) == 1, "y", expected, numbers, "pass labels or targets with the same columns")
+    if is_regression:
+        return (numbers[0],)
     if settings.n_classes is not None:
-        return settings.n_classes
-    of_class = [d.labels for d in with_rows if d.labels is not None]
-    counts = np.zeros(max(len(a) for a in of_class), np.int64)
-    for a in of_class:
+        return (
+            settings.n_classes
+            if isinstance(settings.n_classes, tuple)
+            else (settings.n_classes,) * numbers[0]
+        )
+    return tuple(_n_classes(of_label) for of_label in zip(*(d.classes for d in with_rows), strict=True))
+
+
+def _n_classes(of_parts: tuple[IntArray, ...]) -> int:
+    """Returns the number of classes of a label from the number of rows of each class in each part."""
+    counts = np.zeros(max(len(a) for a in of_parts), np.int64)
+    for a in of_parts:
         counts[: len(a)] += a
     check.require(
         counts.all(), "y", f"labels 0 to {len(counts) - 1} that each occur on at least one worker",
@@ -133,9 +146,19 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.projections is not None:
         check_n_features(settings.projections, n_columns)
-    n_outputs = _n_outputs(descriptions, settings)
+    least, greatest = np.sort([d.extremes for d in descriptions], axis=0)[[0, -1], [0, 1]].tolist()
+    if settings.criterion == scores.POISSON:
+        check_counts(least, greatest)
+    sizes, class_start = _sizes(descriptions, settings), None
+    n_outputs = sum(sizes)
     max_features = settings.max_features
     max_features = supervised.max_features(max_features, n_columns, settings.task)
+    with_sizes = settings
+    if settings.task == "classification":
+        with_sizes = settings._replace(n_classes=sizes if len(sizes) > 1 else sizes[0])
+    if len(sizes) > 1:
+        class_start = np.cumsum([0, *sizes], dtype=np.int64)
+        settings = settings._replace(task="regression", criterion=several.CRITERIA[settings.criterion])
     max_weight = max(d.max_weight for d in descriptions)
     n_drawn = n * max_weight
     check.require(
@@ -144,20 +167,25 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
+    if settings.monotonic is not None:
+        of_classes = settings.task == "classification"
+        signs = check_signs(
+            settings.monotonic, n_columns, edges.categorical, n_outputs, of_classes=of_classes
+        )
+        settings = settings._replace(monotonic=signs)
     scale, of_entry = 0, 24
     if settings.task == "regression":
         heaviest = np.array([float(max(d.heaviest for d in descriptions))])
-        greatest = np.array([[float(max(d.total for d in descriptions if d.total is not None))]])
         most_drawn = n * max(d.max_count for d in descriptions)
-        _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)
+        _, scale = supervised.scaled_weight(heaviest, np.array([least, greatest]), edges.dtype, most_drawn)
         of_entry += 8 * n_outputs
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.projections is not None:
         codes_itemsize = edges.dtype.itemsize
     planned = Plan(
-        edges, settings, n_outputs, scale, max_features, n_columns * codes_itemsize + 12, 0,
+        edges, settings, n_outputs, class_start, scale, max_features, n_columns * codes_itemsize + 12, 0,
         max(1, min(_BATCH, _STATE_BYTES // (of_entry * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
     planned = planned._replace(max_gathered=_max_gathered(planned))
-    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, each=first_rows)
+    data = engine.map(parts.encode, (raw_parts,), edges, with_sizes, n_outputs, each=first_rows)
     return planned, data

@@ -118,10 +118,10 @@ class ProjectedTrees(BatchOfTrees):
         missing = np.full(len(tables), -1, np.int64)
         if self.plan.edges.missing is not None:
             missing = np.array([len(low) for low, _ in tables], np.int64)
+        slots = missing, np.zeros(len(tables), np.uint8), np.zeros(len(tables), np.int32)
         of_nodes, constant = self._best_slots(
-            pending, nodes.place.tolist(), sums, limits.cells, missing, np.zeros(len(tables), np.uint8),
-            all_sampled=True,
-        )  # fmt: skip
+            pending, nodes.place.tolist(), sums, limits.cells, slots, all_sampled=True
+        )
         for i, best in of_nodes.items():
             threshold = float(np.finfo(dtype).max)  # missing values against all others
             if best.high != missing[best.column]:

@@ -6,8 +6,11 @@ def best_splits(
     cells: IntArray,
     missing: IntArray,
     categorical: IntArray,
+    sign: IntArray,
     criterion: int,
     min_leaf: int,
     least_weight: FloatArray,
     all_sampled: bool,
+    bounds: FloatArray,
+    exponent: IntArray,
 ) -> tuple[FloatArray, IntArray, IntArray]: ...

@@ -14,9 +14,7 @@ from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
-from hforest.core.score cimport (
-    HF_SQUARED_ERROR, hf_beats, hf_branch_gain, hf_branch_score, hf_distance, hf_node_score, require_criteria,
-)
+from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_beats, hf_distance, require_criteria
 
 cdef extern from "growth/categories.h" nogil:
     int HF_ALL_DIVISIONS
@@ -26,6 +24,13 @@ cdef extern from "growth/categories.h" nogil:
         int64_t n_outputs, double* axis, double* score
     )
     void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
+
+cdef extern from "growth/units.h" nogil:
+    double hf_mean(double c, int k, int m, int64_t q, int64_t u)
+    double hf_score_in_unit(
+        int criterion, const int64_t* sums, const int64_t* node, const double* mean, int64_t n, int64_t u,
+        int m
+    )
 
 cdef enum:
     RIGHT = 0
@@ -38,11 +43,16 @@ require_criteria(__name__)
 # The arguments that all nodes of a call share.
 ctypedef struct hf_scoring:
     int criterion
+    bint of_targets
     int64_t n_outputs
     int64_t n_channels
     int64_t min_leaf
     int64_t widest        # bins per slot, at most
     bint all_sampled      # whether all slots of a node are scored, or only those up to the first that varies
+    # Monotonic constraints: the sign of each slot; of each node (lower, upper, centre) and exponent.
+    const int32_t* sign
+    const double* bounds
+    const int64_t* exponent
 
 
 # The sums of a node and of one side of it, with the workspace of a thread.
@@ -50,12 +60,18 @@ ctypedef struct hf_node:
     hf_arena arena        # owned by a thread
     const int64_t* total  # (n_channels,)
     int64_t* left         # (n_channels,)
-    double* sums          # (n_outputs,): weights of the classes on the left side
     double* all           # (n_outputs,): weights of the node's classes; 0 for regression
     double* mean          # (n_outputs,): mean targets of the node, in its unit; 0 for classes
     int64_t weight
     double least_weight   # minimum weight of each side of a split
     int64_t n
+    # Monotonic constraints: the sign of the slot that is scored, 0 for any split, and the bounds and the unit
+    # of the values of the node.
+    int sign
+    double lower
+    double upper
+    double centre
+    int exponent
     # Categories of a slot: those present, their groups with sums and places, and the arrays that
     # hf_score_categories takes.
     int32_t* present
@@ -81,7 +97,7 @@ ctypedef struct hf_best:
 cdef inline int64_t _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
     # Returns the weight of one side.
     cdef int64_t k, weight = 0
-    if g.criterion == HF_SQUARED_ERROR:
+    if g.of_targets:
         return sums[g.n_outputs]
     for k in range(g.n_outputs):
         weight += sums[k]
@@ -90,15 +106,9 @@ cdef inline int64_t _weight_of(const hf_scoring* g, const int64_t* sums) noexcep
 
 cdef inline double _score(const hf_scoring* g, hf_node* a, int64_t weight) noexcept nogil:
     # Returns the score of the split whose left side has the sums a.left and the weight `weight`.
-    cdef int64_t k, n = g.n_outputs, other = a.weight - weight
-    if g.criterion == HF_SQUARED_ERROR:
-        return hf_branch_gain(a.left, NULL, a.mean, n, weight) + hf_branch_gain(
-            a.left, a.total, a.mean, n, other
-        )
-    for k in range(n):
-        a.sums[k] = <double> a.left[k]
-    return hf_node_score(g.criterion, a.sums, n, <double> weight) + hf_branch_score(
-        g.criterion, a.sums, a.all, n, <double> other
+    cdef int64_t n = g.n_outputs, other = a.weight - weight
+    return hf_score_in_unit(g.criterion, a.left, NULL, a.mean, n, weight, 0) + hf_score_in_unit(
+        g.criterion, a.left, a.total, a.mean, n, other, 0
     )
 
 
@@ -108,6 +118,15 @@ cdef inline void _add(const hf_scoring* g, const int64_t* cell, int64_t* sums) n
         sums[k] += cell[k]
 
 
+cdef inline bint _is_monotonic(const hf_scoring* g, const hf_node* a, int64_t weight) noexcept nogil:
+    # Returns whether the means, or shares of the second class, of both sides of a split are within the bounds
+    # of the node and in the order of the sign.
+    cdef int64_t last = g.n_outputs - 1
+    cdef double left = hf_mean(a.centre, a.exponent, 0, a.left[last], weight)
+    cdef double right = hf_mean(a.centre, a.exponent, 0, a.total[last] - a.left[last], a.weight - weight)
+    return min(left, right) >= a.lower and max(left, right) <= a.upper and a.sign * (right - left) >= 0
+
+
 cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noexcept nogil:
     # Scores the split whose left side has the sums a.left; returns whether it is the best so far.
     cdef int64_t n_left = a.left[g.n_channels - 1], weight = _weight_of(g, a.left)
@@ -115,6 +134,8 @@ cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noex
     if n_left < g.min_leaf or a.n - n_left < g.min_leaf or a.weight <= weight:
         return False
     if <double> weight < a.least_weight or <double> (a.weight - weight) < a.least_weight:
+        return False
+    if a.sign and not _is_monotonic(g, a, weight):
         return False
     score = _score(g, a, weight)
     if not hf_beats(score, best.score):
@@ -166,7 +187,7 @@ cdef bint _best_categories(
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
     cdef int64_t b, j, k, n_present = 0, n_groups, mask, weight
-    cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
+    cdef bint is_ordered = g.n_outputs <= (1 if g.of_targets else 2), found = False
     cdef const int64_t* sums
     for b in range(n_bins):
         if cell[b * g.n_channels + g.n_channels - 1]:
@@ -238,8 +259,8 @@ cdef bint _best_numbers(
 
 cdef void _best_split(
     const hf_scoring* g, hf_node* a, const int64_t[:, ::1] sums, const int64_t* cells, int64_t n_slots,
-    const int64_t* missing, const uint8_t* categorical, hf_best* best, int64_t* n_varied,
-    uint8_t[::1] sides
+    const int64_t* missing, const uint8_t* categorical, const int32_t* sign, hf_best* best,
+    int64_t* n_varied, uint8_t[::1] sides
 ) noexcept nogil:
     # Writes the best split of a node over its slots, and the number of slots that vary in the node.
     cdef int64_t s, b, k, n_bins, n_present
@@ -250,7 +271,7 @@ cdef void _best_split(
     a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
     for k in range(g.n_outputs):
         a.all[k], a.mean[k] = <double> a.total[k], 0
-        if g.criterion == HF_SQUARED_ERROR:
+        if g.of_targets:
             a.all[k], a.mean[k] = 0, <double> a.total[k] / <double> a.weight
     for s in range(n_slots):
         if n_varied[0] and not g.all_sampled:
@@ -264,6 +285,7 @@ cdef void _best_split(
         if n_present < 2:
             continue
         n_varied[0] += 1
+        a.sign = sign[s]
         if categorical[s]:
             found = _best_categories(g, a, cell, n_bins, missing[s], best, &sides[cells[s]])
         else:
@@ -277,7 +299,7 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
     cdef int64_t k = g.n_outputs, n_bins = g.widest
     cdef hf_arena* arena = &a.arena
     if arena.last == NULL:
-        a.left, a.sums = <int64_t*> take(arena, g.n_channels * 8), <double*> take(arena, k * 8)
+        a.left = <int64_t*> take(arena, g.n_channels * 8)
         a.all, a.axis = <double*> take(arena, k * 8), <double*> take(arena, k * 16)
         a.mean = <double*> take(arena, k * 8)
         a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
@@ -301,8 +323,11 @@ cdef bint _split_node(
         return False
     a = workspace[0]
     a.total, a.least_weight = &total[v, 0], least_weight[v]
+    a.lower, a.upper, a.centre = g.bounds[3 * v], g.bounds[3 * v + 1], g.bounds[3 * v + 2]
+    a.exponent = <int> g.exponent[v]
     _best_split(
-        g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], &best, &varied, sides
+        g, &a, sums, &cells[first], n_slots, &missing[first], &categorical[first], g.sign + first, &best,
+        &varied, sides,
     )
     score[v] = best.score
     split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
@@ -338,15 +363,17 @@ cdef void _best_splits(
 
 
 def best_splits(
-    total, sums, cells, missing, categorical, int criterion, int64_t min_leaf, least_weight,
-    bint all_sampled
+    total, sums, cells, missing, categorical, const int32_t[::1] sign, int criterion, int64_t min_leaf,
+    least_weight, bint all_sampled, const double[:, ::1] bounds, const int64_t[::1] exponent
 ):
     """Returns the best split of each node: score, split and sides.
 
     total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), sums of their slots,
-    of which each node has the same number. missing, categorical: (n_slots,) int64 and uint8, for the slots'
-    features. least_weight: (n_nodes,) float64, for each side of a split. all_sampled: whether all slots of a
-    node are compared, or only those up to the first that varies in the node.
+    of which each node has the same number. missing, categorical, sign: (n_slots,) int64, uint8 and int32, for
+    the slots' features; sign is that of a monotonic constraint, or 0. least_weight: (n_nodes,) float64, for
+    each side of a split. all_sampled: whether all slots of a node are compared, or only those up to the first
+    that varies in the node. bounds, exponent: (n_nodes, 3) float64, lower and upper bound of the values of a
+    node and the centre of its unit, and (n_nodes,) int64.
 
     score: (n_nodes,) float64. split: (n_nodes, 5) int64: slot of the node (-1: none), bins below and above
     the threshold, side of missing values (1 left, 0 right, -1 none), number of slots that vary. sides:
@@ -356,12 +383,14 @@ def best_splits(
     cdef hf_watch watch
     cdef hf_scoring g
     g.criterion, g.n_channels, g.min_leaf, g.all_sampled = criterion, total.shape[1], min_leaf, all_sampled
-    g.n_outputs = g.n_channels - (2 if criterion == HF_SQUARED_ERROR else 1)
+    g.of_targets = criterion != HF_GINI and criterion != HF_ENTROPY
+    g.n_outputs = g.n_channels - (2 if g.of_targets else 1)
     score, split = np.empty(len(total)), np.empty((len(total), 5), np.int64)
     n_cells = cells[len(cells) - 1]
     sides = np.full(max(1, n_cells), ABSENT, np.uint8)
     if not len(total):
         return score, split, sides
+    g.sign, g.bounds, g.exponent = &sign[0], &bounds[0, 0], &exponent[0]
     start_watch(&watch)
     g.widest = np.diff(cells).max()
     _best_splits(

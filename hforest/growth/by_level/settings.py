@@ -1,5 +1,6 @@
 """Settings of a growth by rows, the same for all parts."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -36,6 +37,7 @@ class Settings(TreeSettings, total=False):
     n_projections: int | None
     max_features: AutoFeatures
     bootstrap: Bootstrap
+    monotonic_cst: ArrayLike | None
     max_bins: int
     categorical: ArrayLike | None
     max_gathered: int | None
@@ -49,7 +51,7 @@ class Checked(NamedTuple):
     """Settings after the checks that need no samples."""
 
     task: Task
-    n_classes: int | None
+    n_classes: int | tuple[int, ...] | None
     criterion: int
     max_features: Any
     max_bins: int
@@ -63,6 +65,8 @@ class Checked(NamedTuple):
     projections: Distribution | None
     """Distribution of projections; None: splits by single features."""
     n_projections: int
+    monotonic: Any
+    """Signs of monotonic constraints: numbers by feature, or None."""
     seed: int
     """Seed of 64 bits of all random numbers."""
 
@@ -86,21 +90,28 @@ def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
         check.require(not bootstrap, "bootstrap", '"poisson", False or in-bag counts', bootstrap, remedy)
         drawn = "none"
     if task == "classification" and n_classes is not None:
-        n_classes = check.integer("n_classes", n_classes, 1, supervised.MAX_CLASSES)
+        sizes = n_classes if isinstance(n_classes, Sequence) else [n_classes]
+        checked = [check.integer("n_classes", size, 1, supervised.MAX_CLASSES) for size in sizes]
+        n_classes = tuple(checked) if isinstance(n_classes, Sequence) else checked[0]
     max_features = settings["max_features"]
     projections, n_projections = check_candidates(
-        settings["projections"], settings["n_projections"], max_features, task
+        settings["projections"], settings["n_projections"], max_features, task, settings["monotonic_cst"]
     )
+    monotonic = settings["monotonic_cst"]
+    if monotonic is not None:
+        check.on_cpu(monotonic_cst=monotonic)
+        monotonic = supervised.real("monotonic_cst", monotonic).tolist()
     check.require(
         projections is None or columns is None, "categorical", "None with projections",
         type(columns).__name__, "encode categories as indicators: projections add numbers", TypeError,
     )  # fmt: skip
     if columns is not None and np.ndim(columns) == 1:
         columns = tuple(np.asarray(columns).tolist())
+    criterion = supervised.criterion(settings["criterion"], task, grown=True)
     return Checked(
-        task, n_classes, supervised.criterion(settings["criterion"], task), check.scalar(max_features),
+        task, n_classes, criterion, check.scalar(max_features),
         check.integer("max_bins", settings["max_bins"], 1, 256), columns, drawn, check_limits(settings),
         n_trees, first_tree,
         None if max_gathered is None else check.integer("max_gathered", max_gathered, 0, check.MAX_COUNT),
-        projections, n_projections, check.seed(settings["rng"]),
+        projections, n_projections, monotonic, check.seed(settings["rng"]),
     )  # fmt: skip

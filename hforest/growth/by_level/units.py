@@ -67,16 +67,19 @@ def _each(function: Callable[..., float], dtype: str, *arrays: IntArray | FloatA
     return results
 
 
-def made(measure: Measure, n_outputs: int, n: IntArray, weight: IntArray) -> tuple[RootUnits, IntArray]:
+def made(
+    measure: Measure, n_outputs: int, n: IntArray, weight: IntArray, from_0: np.ndarray
+) -> tuple[RootUnits, IntArray]:
     """Returns units of nodes that are made from their own rows, and the sums of their targets.
 
-    n, weight: (n_nodes,) numbers and weights of their rows.
+    n, weight: (n_nodes,) numbers and weights of their rows. from_0: (n_nodes,) bool, whether centres are 0.
     """
     none = np.full(len(n), _NONE, np.int64)
     seen = measure(np.zeros((len(n), n_outputs)), none)
     centre = _each(middle, "f8", seen.least, seen.greatest)
     k = _each(exponent, "i8", n, measure(centre, none).distance)
     centre = _each(value, "f8", centre, k[:, None], 0, measure(centre, k).sums, weight[:, None])
+    centre[from_0] = 0
     k = _each(exponent, "i8", n, measure(centre, none).distance)
     k += [spare_bits(a) if a else 0 for a in measure(centre, k).sizes.tolist()]
     found = measure(centre, k)

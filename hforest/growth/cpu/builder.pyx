@@ -441,6 +441,9 @@ cdef bint grow_tree(
     fine = fine and start_unit(t, &r, number, &node) and _push(&r, tree, node)
     if fine and tree.is_monotonic:
         tree.bounds[0].lower, tree.bounds[0].upper = -INFINITY, INFINITY
+        if t.roots.bounds != NULL:
+            tree.bounds[0].lower = t.roots.bounds[2 * number]
+            tree.bounds[0].upper = t.roots.bounds[2 * number + 1]
     # A node of another tree may become a leaf when that tree is whole.
     has_all_rows = t.max_leaves and t.roots.indptr != NULL
     r.n_leaves, r.max_leaves = 1, t.max_leaves if t.max_leaves < r.n or has_all_rows else 0

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
-from hforest.core.score cimport HF_ENTROPY, HF_POISSON
+from hforest.core.score cimport HF_ENTROPY, hf_is_of_ratios
 from hforest.growth.cpu.scorers.bodies cimport hf_bodies
 
 cdef extern from "core/philox.h" nogil:
@@ -195,6 +195,7 @@ cdef struct hf_roots:
     const int64_t* k        # (n_trees,), as are spread and heaviest
     const double* spread
     const double* heaviest
+    const double* bounds    # (n_trees, 2)  the node's bounds by monotonic constraints; or NULL
 
 
 cdef struct hf_task:
@@ -301,7 +302,7 @@ cdef inline bint is_pair(const hf_task* t) noexcept nogil:
 
 cdef inline bint has_bounds(const hf_task* t) noexcept nogil:
     # Returns whether the scores of splits have upper bounds (terms.pxd).
-    return t.criterion != HF_ENTROPY and t.criterion != HF_POISSON
+    return t.criterion != HF_ENTROPY and not hf_is_of_ratios(t.criterion)
 
 
 cdef inline int64_t class_of(const hf_task* t, const hf_workspace* r, int64_t i) noexcept nogil:

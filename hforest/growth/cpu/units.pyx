@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
-from hforest.core.score cimport HF_POISSON, hf_distance
+from hforest.core.score cimport hf_distance, hf_is_of_ratios
 from hforest.growth.cpu.leaves cimport HF_LEAF_TOTALS, hf_add_to_leaf
 from hforest.growth.cpu.task cimport class_of, hf_term, is_pair
 
@@ -227,7 +227,7 @@ cdef const hf_units* unit_of_node(const hf_task* t, hf_workspace* r, const hf_pe
     # Returns a unit that is made from a node, and writes the node's samples and sums in it; NULL: no memory.
     cdef hf_units* unit = _new_unit(t, r)
     if unit != NULL:
-        _scale_node(t, r, node, t.criterion == HF_POISSON, unit, r.sum)
+        _scale_node(t, r, node, hf_is_of_ratios(t.criterion), unit, r.sum)
         measure(t, r, node, &unit.spread, &unit.heaviest)
     return unit
 

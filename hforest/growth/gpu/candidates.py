@@ -15,7 +15,7 @@ from ...core.aliases import Array
 from ...core.dispatch import array_module
 from ...core.launch import launch, launch_each, numbers
 from ...core.projections import Distribution
-from ...core.scores import POISSON
+from ...core.scores import OF_RATIOS
 from ...core.supervised import Limits
 from ..bins import Bins
 from ..trees import Objective
@@ -176,7 +176,7 @@ def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_de
     xp = array_module(objective.sample_weight)
     is_random, (labels, targets, n_outputs, _) = splitter == "random", objective.target
     n = len(objective.sample_weight)
-    from_0 = int(objective.criterion == POISSON)
+    from_0 = int(objective.criterion in OF_RATIOS)
     target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0, from_0)
     return Task(
         xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale

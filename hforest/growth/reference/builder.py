@@ -5,7 +5,6 @@ A candidate source is a function split(node, key) that returns None or a `Split`
 """
 
 import heapq
-import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
 from ...core.philox import CHILDREN, keys, philox
 from ..trees import GrownTree
+from .bounds import FREE, Bounds
 from .node_samples import Node, Tree
 from .units import Unit, with_samples
 
@@ -43,10 +43,10 @@ class _Grown:
 def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     """Returns a tree.
 
-    root: the key of its root, its depth, the weight of the whole tree, or None if this is one, and the unit
-    of the root, or None if its samples make it. scale: gains are multiplied by 2**scale.
+    root: the key of its root, its depth, the weight of the whole tree, or None if this is one, the unit
+    of the root, or None if its samples make it, and its bounds. scale: gains are multiplied by 2**scale.
     """
-    root_key, root_depth, root_weight, unit = root
+    root_key, root_depth, root_weight, unit, root_bounds = root
     samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
     if unit is None:
         unit = tree.unit_of(samples)
@@ -67,7 +67,7 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
                 made.best, made.gain = best, float(np.ldexp(max(best.gain, 0.0), scale))
         return made
 
-    nodes = [grown(samples, root_key, root_depth, unit, (-math.inf, math.inf))]
+    nodes = [grown(samples, root_key, root_depth, unit, root_bounds)]
     pending, n_made, n_leaves = [(-nodes[0].gain, 0, nodes[0])], 1, 1
     while pending and n_leaves != limits.max_leaf_nodes:
         # The node of greatest gain, of equal ones the first: without a maximum any order gives this tree.
@@ -167,18 +167,20 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
     """
     (labels, targets, n_outputs, _), sample_weight, criterion, limits, scale, monotonic = objective
     for m in range(batch.n_trees):
-        root: tuple[int, int, float | None, Unit | None]
+        root: tuple[int, int, float | None, Unit | None, Bounds]
         if batch.roots is None:
             weight = in_bag_weight(sample_weight, batch.counts, m)
             if batch.weight is not None:
                 weight = batch.weight[m]
-            root = tree_key(batch.seed, batch.first + m), 0, None, None
+            root = tree_key(batch.seed, batch.first + m), 0, None, None, FREE
         else:
             roots = batch.roots
             inside = np.zeros(len(sample_weight), bool)
             inside[roots.indptr[m] : roots.indptr[m + 1]] = True
             weight = np.where(inside, sample_weight, 0)
-            root = int(roots.key[m]), int(roots.depth[m]), float(roots.weight[m]), root_unit(roots, m)
+            bounds = FREE if roots.bounds is None else tuple(roots.bounds[m].tolist())
+            of_tree = int(roots.depth[m]), float(roots.weight[m])
+            root = int(roots.key[m]), *of_tree, root_unit(roots, m), bounds
         of_labels, of_targets = labels, targets
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-import numpy as np
-
-from ...core.scores import POISSON, node_score, poisson_score, sum_of_squares
+from ...core.scores import OF_RATIOS, node_score, score_of_ratios, sum_of_squares
+from . import bounds
 from .leaves import LEAF_TOTALS, add_to_leaf, leaf_of_classes, leaf_of_targets
 from .units import (
     are_whole,
     distance,
+    gain_in_unit,
     is_narrow,
     means,
     spread_of,
@@ -43,7 +43,7 @@ class Tree:
         weight = {s: float(self.weight[s]) for s in samples}
         if self.targets is None:
             return unit_of_labels(weight, self.whole)
-        from_0 = self.criterion == POISSON and not of_leaf
+        from_0 = self.criterion in OF_RATIOS and not of_leaf
         return unit_of_targets(weight, self.targets, self.n_outputs, self.whole, from_0)
 
     def is_pure(self, samples):
@@ -55,8 +55,8 @@ class Tree:
 class Node:
     """Samples of a node, and their sums in a unit."""
 
-    def __init__(self, tree, samples, unit, bounds=(-math.inf, math.inf)):
-        self.tree, self.samples, self.bounds = tree, samples, bounds
+    def __init__(self, tree, samples, unit, within=bounds.FREE):
+        self.tree, self.samples, self.bounds = tree, samples, within
         u = {s: unit.u[s] for s in samples}
         spread = 0.0
         if tree.targets is not None:
@@ -91,8 +91,8 @@ class Node:
 
     def branch_score(self, sums, u):
         """Returns the score of a branch."""
-        if self.tree.criterion == POISSON:
-            return poisson_score(sums, self.mean, u)
+        if self.tree.criterion in OF_RATIOS:
+            return score_of_ratios(self.tree.criterion, sums, self.mean, u)
         terms = self.terms(sums, u)
         if self.tree.targets is None:
             return node_score(self.tree.criterion, terms, self.weight_of(u))
@@ -118,9 +118,7 @@ class Node:
         """Returns the decrease of the impurity by a split."""
         if self.tree.targets is None:
             return score - self.branch_score(self.total, self.u)
-        if self.tree.criterion == POISSON:
-            return float(np.ldexp(score * math.log(2), -self.unit.k))
-        return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
+        return gain_in_unit(self.tree.criterion, score, self.unit.k, self.unit.m)
 
     def values_of_sides(self, left, left_u):
         """Returns the mean targets, or shares of the second class, of both sides of a split."""
@@ -129,20 +127,13 @@ class Node:
         return [value(c, k, m, q, u) for q, u in sides]
 
     def bounds_of_children(self, left_side, sign):
-        """Returns the bounds of both children: with a sign, the middle of their values lies between them."""
+        """Returns the bounds of both children, given the samples on the left."""
         left, right = self.values_of_sides(*self.sums(left_side))
-        (lower, upper), middle = self.bounds, left / 2 + right / 2
-        if sign > 0:
-            return (lower, middle), (middle, upper)
-        return ((middle, upper), (lower, middle)) if sign < 0 else (self.bounds, self.bounds)
+        return bounds.of_children(self.bounds, left, right, sign)
 
     def leaf_value(self):
         """Returns the row of the leaf, within the bounds of the node."""
-        row = self.unbounded_leaf_value()
-        last = min(max(row[-1], self.bounds[0]), self.bounds[1])
-        if self.tree.monotonic is None or last == row[-1]:
-            return row
-        return [last] if self.tree.targets is not None else [1 - last, last]
+        return bounds.clipped(self.unbounded_leaf_value(), self.bounds, of_classes=self.tree.targets is None)
 
     def unbounded_leaf_value(self):
         """Returns the row of the leaf; the totals of targets are in a unit of its own."""

@@ -12,7 +12,10 @@ weights are products b w.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core.launch import numbers
+from ...core.scores import LABEL_ENTROPY, POISSON
 
 UNIT_BITS, NARROWED = numbers("growth/units.h", "HF_UNIT_BITS", "HF_NARROWED")
 
@@ -150,6 +153,13 @@ def with_samples(unit, weight, targets):
 def value(c: float, k: int, m: int, q: int, u: int) -> float:
     """Returns the mean of an output from sums in a unit."""
     return c + math.ldexp(float(q) / float(u), m - k)
+
+
+def gain_in_unit(criterion: int, score: float, k: int, m: int) -> float:
+    """Returns the decrease of the impurity of targets by a split, from its score in a unit."""
+    if criterion == POISSON:
+        return float(np.ldexp(score * math.log(2), -k))
+    return float(np.ldexp(score, -k if criterion == LABEL_ENTROPY else m - 2 * k))
 
 
 def is_narrow(unit: Any, spread: float, heaviest: float) -> bool:

@@ -31,7 +31,7 @@ def grow_by_rows(
     x : (n_rows, n_features) array-like of real numbers
         This worker's rows, finite or NaN for missing values; 0 or more. The rows of all workers in the order
         of their ranks are the samples.
-    y : (n_rows,) array-like of labels, or (n_rows,) or (n_rows, n_outputs) array-like of targets
+    y : (n_rows,) or (n_rows, n_outputs) array-like of labels or targets
         Of these rows, as `hforest.grow` takes them. Labels may be absent on a worker.
     sample_weight : (n_rows,) array-like, optional
         Whole numbers 0 to 2**24, not all 0.
@@ -58,7 +58,8 @@ def grow_by_rows(
     pending node samples. Sums of integers over workers are exact, so all workers find the same splits. Small
     nodes are finished by the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts
     and seed trees are bit-identical to those of `hforest.grow` on one machine. Targets of a regression become
-    integers as there, in units that are made from extremes and sums of integers over all workers.
+    integers as there, in units that are made from extremes and sums of integers over all workers. So do
+    indicators of the classes of several labels a sample.
 
     Cost of a level: each worker reads every row and sampled feature once, and sums over workers ``4 n_bins
     (n_classes + 1)`` or, in a regression, ``8 n_bins (n_outputs + 2)`` bytes per pending node and sampled

@@ -8,7 +8,7 @@ from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from hforest.core.score cimport HF_ENTROPY, HF_POISSON, hf_beats, hf_branch_gain, hf_xlogx
+from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_branch_gain, hf_is_of_ratios, hf_xlogx
 from hforest.growth.cpu.task cimport (
     class_of, has_bounds, hf_pending, hf_split, hf_task, hf_workspace, is_pair,
 )
@@ -124,10 +124,10 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
         return -INFINITY
     if r.sign and not is_monotonic(t, r, u):
         return -INFINITY
-    if t.criterion == HF_POISSON:
+    if hf_is_of_ratios(t.criterion):
         return (
-            hf_score_in_unit(HF_POISSON, r.sum, NULL, r.mean, t.n_outputs, u, 0)
-            + hf_score_in_unit(HF_POISSON, r.sum, r.total, r.mean, t.n_outputs, right_u, 0)
+            hf_score_in_unit(t.criterion, r.sum, NULL, r.mean, t.n_outputs, u, 0)
+            + hf_score_in_unit(t.criterion, r.sum, r.total, r.mean, t.n_outputs, right_u, 0)
         )
     if t.labels == NULL:
         return (
