@@ -188,8 +188,8 @@ def grow_small(
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
         task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, node_entries)
-    names = ("place", "count", "feature", "threshold", "gain", "default_left", "value")
-    names += ("unit",) * task.is_monotonic
+    names = ["place", "count", "feature", "threshold", "gain", "default_left", "value"]
+    names += ["unit"] * task.is_monotonic
     arrays = {name: getattr(workspace, name) for name in names}
     del workspace, arguments  # the workspace
     used = xp.flatnonzero(arrays["place"] != NOWHERE)
