@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from conftest import ON_GPU, assert_same_bits, entered
 from growers import DISTRIBUTIONS, KINDS, grow, make, overlapping, problem
+from test_growth_monotonic import data as constrained
+from test_growth_monotonic import settings_of, violations
 
 import hforest
 from hforest import growth, tree
@@ -342,6 +344,46 @@ def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, se
     with entered("host"):
         make(x, y, **settings)
     assert n_launches
+
+
+CONSTRAINED = {
+    "gini": {"n_classes": 2},
+    "entropy": {"n_classes": 2, "criterion": "entropy", "weights": "real"},
+    "weights": {"n_classes": 2, "weights": "wide", "min_weight_fraction_leaf": 1e-9},
+    "leaves": {"n_classes": 2, "weights": "whole", "min_samples_leaf": 5, "bootstrap": False},
+    "counted": {"n_classes": 2, "max_bins": 99, "max_features": None},
+    "counted weights": {"n_classes": 2, "max_bins": 255, "weights": "real", "max_leaf_nodes": 20},
+    "missing": {"n_classes": 2, "missing": True, "max_leaf_nodes": 12},
+    "random": {"n_classes": 2, "splitter": "random", "missing": True},
+    "targets": {"task": 1},
+    "real targets": {"task": 1, "weights": "real", "max_leaf_nodes": 12},
+    "units": {"task": 1, "weights": "wide", "wide": True, "max_features": None, "min_samples_leaf": 4},
+    "counted targets": {"task": 1, "max_bins": 99, "weights": "whole", "max_features": None},
+    "missing targets": {"task": 1, "missing": True, "bootstrap": False, "max_leaf_nodes": 20},
+    "random targets": {"task": 1, "splitter": "random", "min_samples_leaf": 3},
+    "poisson": {"task": 1, "criterion": "poisson", "missing": True},
+}
+
+
+@pytest.mark.parametrize("case", CONSTRAINED)
+def test_host_trees_with_monotonic_constraints(grown_alike, small, launched, dtype, case):
+    x = np.round(np.random.default_rng(2).normal(size=(2000, 4)), 2).astype(dtype)
+    y, settings = learned(x, CONSTRAINED[case])
+    if settings.get("criterion") == "poisson":
+        y = np.floor(np.exp(y))
+    free = make(x, y, **settings)
+    forest = grown_alike(x, y, **settings, monotonic_cst=[-1, 1, 0, 1])
+    assert forest.value.shape != free.value.shape or (forest.value != free.value).any()
+    assert ("grow_counted" in launched) == (small > 0 and "counted" in case)
+
+
+@pytest.mark.parametrize("kind", ["labels", "targets"])
+@pytest.mark.parametrize("missing", [0, 0.3])
+def test_host_leaves_are_within_the_bounds_of_constraints(grown_alike, dtype, kind, missing):
+    # Splits on the free feature leave the bounds, and leaves are clipped to them.
+    x, y = constrained(90, kind, dtype=dtype, missing=missing)
+    settings = {**settings_of(kind), "max_features": None, "bootstrap": False}
+    assert violations(grown_alike(x, y, **settings), x) == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from host import nvrtc
-from host.compiler import SUBPACKAGES
+from host.compiler import MODULES
 from host.counts import can_count
 
 from hforest.core import launch
@@ -218,11 +218,12 @@ def test_a_call_on_the_stub_that_waits_is_seen(counts, monkeypatch):
         ),
     ],
 )
-@pytest.mark.parametrize("subpackage", SUBPACKAGES)
-def test_nvrtc_spills_no_register(subpackage, architecture, dtype):
+@pytest.mark.parametrize(("subpackage", "macros"), MODULES)
+def test_nvrtc_spills_no_register(subpackage, macros, architecture, dtype):
     if nvrtc.library() is None:
         pytest.skip("no NVRTC: install nvidia-cuda-nvrtc-cu12")
-    found = nvrtc.resources(launch.source(launch.PACKAGE / subpackage), architecture, dtype)
+    source = launch.defined(macros) + launch.source(launch.PACKAGE / subpackage)
+    found = nvrtc.resources(source, architecture, dtype)
     assert found
     # At most one register of 4 bytes: score_bins has logarithms for two criteria, on one architecture.
     assert not {name: of for name, of in found.items() if max(of["spill_stores"], of["spill_loads"]) > 4}

@@ -1,19 +1,14 @@
 """Every gpu.cu compiles with NVRTC, which needs no GPU: oldest and newest architecture, float and double."""
 
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 from host import nvrtc as nvrtc_of_host
-from host.compiler import signatures
+from host.compiler import MODULES, signatures
 from host.nvrtc import architectures, compiled, options, resources
 
-import hforest
 from hforest.core import launch
-
-PACKAGE = Path(hforest.__file__).parent
-SUBPACKAGES = sorted({PACKAGE / path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("gpu.cu")})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def _passed(source, dtype):
 
 
 def test_subpackages_with_kernels_are_found():
-    assert "hinge" in [subpackage.name for subpackage in SUBPACKAGES]
+    assert "hinge" in [subpackage for subpackage, _ in MODULES]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +74,11 @@ def test_subpackages_with_kernels_are_found():
     ],
     ids=["oldest-float32", "newest-float64", "oldest-float64", "newest-float32"],
 )
-@pytest.mark.parametrize("subpackage", SUBPACKAGES, ids=[subpackage.name for subpackage in SUBPACKAGES])
-def test_compiles_without_a_warning_with_the_parameters_that_are_passed(nvrtc, subpackage, age, dtype):
-    source, cubin = launch.source(subpackage), []
+@pytest.mark.parametrize(("subpackage", "macros"), MODULES)
+def test_compiles_without_a_warning_with_the_parameters_that_are_passed(
+    nvrtc, subpackage, macros, age, dtype
+):
+    source, cubin = launch.defined(macros) + launch.source(launch.PACKAGE / subpackage), []
     worked, log = compiled(nvrtc, source, options(f"sm_{age(architectures(nvrtc))}", dtype), cubin)
     assert worked, log
     assert not _warnings(log), log

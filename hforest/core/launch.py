@@ -1,7 +1,7 @@
 """Compilation and launch of the CUDA backends.
 
-The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its first
-kernel is launched with that dtype. Headers of the package, which the C compiler reads, too, replace their
+The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, macros, device), when a
+kernel is first launched so. Headers of the package, which the C compiler reads, too, replace their
 `#include`s, because the key of a cached module is its text. A `Compiler` compiles and launches: NVRTC through
 CuPy or, in the tests, a C++ compiler of the host.
 
@@ -239,7 +239,7 @@ def _image(source: str, flags: tuple[str, ...]) -> bytes:
 
 
 compiler: Compiler = CupyCompiler()
-_kernels: dict[tuple[Compiler, int, Path, str, np.dtype], Kernel] = {}
+_kernels: dict[tuple[Compiler, int, Path, str, np.dtype, tuple[str, ...]], Kernel] = {}
 
 
 _INCLUDE = re.compile(r'#include "([\w/]+\.(?:h|cuh))"')
@@ -274,6 +274,11 @@ def source(folder: Path) -> str:
     return text
 
 
+def defined(macros: tuple[str, ...]) -> str:
+    """Returns the lines before a translation unit in which macros are 1."""
+    return "".join(f"#define {name} 1\n" for name in macros)
+
+
 def launch(
     folder: Path,
     name: str,
@@ -282,26 +287,30 @@ def launch(
     args: tuple[Any, ...],
     threads: int | None = None,
     n_bytes: int = 0,
+    macros: tuple[str, ...] = (),
 ) -> None:
     """Launches kernel `name` of `folder` on `n_blocks` blocks of `threads` (default THREADS) threads.
 
     Each block has `n_bytes` of `block_memory`: at most `compiler.block_bytes()` less its other shared memory.
     Raises ValueError if an array is not on the current device. With 0 blocks nothing is launched. Arrays are
     passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
+    `macros` are 1 in the translation unit.
     """
     if n_blocks == 0:
         return
-    key = (compiler, compiler.device(), folder, name, dtype)
+    key = (compiler, compiler.device(), folder, name, dtype, macros)
     kernel = _kernels.get(key)
     if kernel is None:
-        kernel = _kernels[key] = _module(compiler, key[1], folder, np.dtype(dtype))(name)
+        kernel = _kernels[key] = _module(compiler, key[1], folder, np.dtype(dtype), macros)(name)
     kernel((n_blocks,), (threads or THREADS,), [argument(a) for a in args], n_bytes)
 
 
 @functools.cache
-def _module(by: Compiler, device: int, folder: Path, dtype: np.dtype) -> Callable[[str], Kernel]:
+def _module(
+    by: Compiler, device: int, folder: Path, dtype: np.dtype, macros: tuple[str, ...]
+) -> Callable[[str], Kernel]:
     """Returns the kernels of a folder, compiled for the current device, which is `device`."""
-    return by.compile(source(folder), dtype)
+    return by.compile(defined(macros) + source(folder), dtype)
 
 
 def launch_each(folder: Path, name: str, dtype: np.dtype, n: int, args: tuple[Any, ...]) -> None:

@@ -111,7 +111,7 @@ class Settings(TreeSettings, total=False):
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     monotonic_cst : (n_features,) array-like of -1, 0 and 1, optional
         1: the mean, or the share of the second class, does not fall with the feature; -1: it does not rise.
-        For at most two classes or one target, and features that are numbers; on NumPy arrays.
+        For at most two classes or one target, and features that are numbers.
     max_leaf_nodes : int, optional
         Maximum number of leaves of a tree, at least 2. Nodes are split in the order of their gains, the
         greatest first; of equal gains the node that was made first, left before right. By default no limit.
@@ -257,14 +257,8 @@ def check_monotonic(constraints: ArrayLike | None, samples: Samples, target: Any
     """Returns the signs of monotonic constraints as int32; None if there are none."""
     if constraints is None:
         return None
-    name = "monotonic_cst"
-    check.on_cpu(monotonic_cst=constraints)
-    check.require(
-        dispatch.array_module(samples.numbers) is np, name, "None with CuPy arrays", "constraints",
-        "pass cupy.asnumpy(x)", TypeError,
-    )  # fmt: skip
     remedy = "copy the windows into an array"
-    check.require(not samples.are_windows, name, "None with windows", "constraints", remedy)
+    check.require(not samples.are_windows, "monotonic_cst", "None with windows", "constraints", remedy)
     of_classes, categorical = target.targets is None, samples.categorical
     return check_signs(constraints, samples.shape[1], categorical, target.n_outputs, of_classes=of_classes)
 
@@ -274,7 +268,7 @@ def check_signs(
 ) -> IntArray | None:
     """Returns the signs of monotonic constraints as `check_monotonic`; n_outputs classes or targets."""
     name, remedy = "monotonic_cst", "pass 1, 0 or -1 for each feature"
-    signs, shape = supervised.real(name, constraints), (n_features,)
+    signs, shape = supervised.real(name, dispatch.to_numpy(constraints)), (n_features,)
     check.require(signs.shape == shape, name, f"shape (n_features,) = {shape}", tuple(signs.shape), remedy)
     for sign in signs:
         check.require(sign in (-1, 0, 1), name, "only -1, 0 and 1", sign, remedy)

@@ -99,6 +99,19 @@ def _units(n_outputs: int, weights: str, max_bins: int | None, dtype: type) -> d
     return hforest.grow(samples, n_trees=2, sample_weight=weight, **learned, **settings)._asdict()
 
 
+def _constrained(task: Any, max_bins: int | None, missing: float, dtype: type) -> dict[str, np.ndarray]:
+    """Monotonic constraints: nodes have bounds, and leaves are clipped to them."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(300, 4)).astype(dtype)
+    y = x[:, 0] + 0.7 * x[:, 1] + np.abs(x[:, 2]) - 0.5 * x[:, 3] + 0.5 * rng.normal(size=300)
+    x[rng.random(x.shape) < missing] = np.nan
+    y = (y > 0.5).astype(np.int32) if task == "classification" else y
+    samples = hforest.samples(x, max_bins=max_bins)
+    return hforest.grow(
+        samples, y, 2, task=task, monotonic_cst=[1, -1, 0, 1], max_features=3, rng=1
+    )._asdict()
+
+
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
@@ -165,6 +178,13 @@ def cases(dtype: type) -> Iterator[Case]:
                 lambda k=n_outputs, w=weights, b=max_bins: _units(k, w, b, dtype),
                 small=small,
             )
+        for task in ("classification", "regression"):
+            for max_bins, missing in ((None, 0.2), (9, 0)):
+                yield Case(
+                    f"constraints {task} {'missing values' if missing else 'bins'} small {small}",
+                    lambda t=task, b=max_bins, m=missing: _constrained(t, b, m, dtype),
+                    small=small,
+                )
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):

@@ -33,6 +33,8 @@ from hforest.core import dispatch, launch
 
 HERE = Path(__file__).resolve().parent
 SUBPACKAGES = sorted(path.relative_to(launch.PACKAGE).parts[0] for path in launch.PACKAGE.rglob("gpu.cu"))
+MODULES = [*((name, ()) for name in SUBPACKAGES), ("growth", ("MONOTONIC",))]
+"""The subpackage and the macros of each module of kernels."""
 
 FLAGS = (
     "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off",

@@ -214,31 +214,6 @@ cdef bint _may_split(
     return r.n_leaves != r.max_leaves
 
 
-cdef void _order_children(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, const hf_split* split, int64_t middle
-) noexcept nogil:
-    # Writes the order of the values of the children of a node to r.bounds, and the middle of both.
-    #
-    # middle  IN  the first sample of the right child
-    cdef int64_t i, q = 0, u = 0, last = t.n_outputs - 1
-    r.bounds.order = t.monotonic[split.column]
-    if r.bounds.order == 0:
-        return
-    for i in range(node.first, middle):
-        q += r.term[i].q
-        u += r.term[i].u
-    r.bounds.between = value_of(t, node, q, u) / 2 + value_of(t, node, r.total[last] - q, r.total_u - u) / 2
-
-
-cdef void _bound_children(hf_bounds* bounds, int64_t at, int64_t left) noexcept nogil:
-    # Writes the bounds of the children, `left` and `left` + 1, of node `at`.
-    bounds[left] = bounds[left + 1] = bounds[at]
-    if bounds[at].order > 0:
-        bounds[left].upper = bounds[left + 1].lower = bounds[at].between
-    elif bounds[at].order < 0:
-        bounds[left].lower = bounds[left + 1].upper = bounds[at].between
-
-
 cdef bint _write_split(
     const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, const hf_split* split,
     double gain, int64_t middle
@@ -258,6 +233,40 @@ cdef bint _write_split(
         tree.default_left[v] = <uint8_t> hf_default_left(-1, middle - node.first, node.last - middle, 0)
     tree.gain[v] = ldexp(gain, t.scale) if gain > 0 else 0.0
     return True
+
+
+cdef double _value_of_side(
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, int64_t first, int64_t last
+) noexcept nogil:
+    # Returns the mean target, or the share of the second class, of samples first to last - 1 of a node.
+    cdef int64_t i, q = 0, u = 0
+    for i in range(first, last):
+        q += r.term[i].q
+        u += r.term[i].u
+    return value_of(t, node, q, u)
+
+
+cdef void _bound_children(
+    const hf_task* t, const hf_workspace* r, hf_tree* tree, const hf_pending* node, int64_t middle
+) noexcept nogil:
+    # Writes the bounds of the children of a node: if its column has a constraint, the middle of their values
+    # lies between them.
+    #
+    # middle  IN  the first sample of the right child
+    cdef hf_bounds* left = &tree.bounds[tree.left[node.at]]
+    cdef hf_bounds* right = left + 1
+    cdef int32_t order = t.monotonic[tree.feature[node.at]]
+    cdef double at_left, at_right, between
+    left[0] = right[0] = tree.bounds[node.at]
+    if order == 0:
+        return
+    at_left = _value_of_side(t, r, node, node.first, middle)
+    at_right = _value_of_side(t, r, node, middle, node.last)
+    between = at_left / 2 + at_right / 2
+    if order > 0:
+        left.upper = right.lower = between
+    else:
+        left.lower = right.upper = between
 
 
 cdef bint _add_children(
@@ -281,7 +290,7 @@ cdef bint _add_children(
     if not (_push(r, tree, right) and _push(r, tree, left)):
         return False
     if t.monotonic != NULL:
-        _bound_children(tree.bounds, node.at, left.at)
+        _bound_children(t, r, tree, node, middle)
     return True
 
 
@@ -463,8 +472,6 @@ cdef bint grow_tree(
         if split.column >= 0:
             gain = _gain_of(t, &r, &node, weight, split.score)
             middle = partition(&r, &node)
-            if t.monotonic != NULL:
-                _order_children(t, &r, &node, &split, middle)
         if weight < 0:
             fine = False
         elif (

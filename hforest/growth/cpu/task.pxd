@@ -100,8 +100,6 @@ cdef struct hf_pending:
 cdef struct hf_bounds:
     double lower
     double upper
-    int order        # of a node with a split: order of the values of its children, 1 or -1; 0: none
-    double between   # their common bound, if they have an order
 
 
 # A node of a tree with a maximum number of leaves: it has a split, and children once it is taken from r.heap.
@@ -278,7 +276,7 @@ cdef struct hf_workspace:
     double root_weight
     double least_weight     # least weight of each side of a split
     const hf_pending* node  # with monotonic constraints: the node whose splits are scored,
-    hf_bounds* bounds       # its bounds,
+    const hf_bounds* bounds  # its bounds,
     int sign                # and the sign of the column that is scored; 0: any split is allowed
     int64_t missing_u       # its missing values, where they come first: alone they would go right
     hf_best_split best_split  # function of the source
@@ -308,6 +306,11 @@ cdef inline bint has_bounds(const hf_task* t) noexcept nogil:
 cdef inline int64_t class_of(const hf_task* t, const hf_workspace* r, int64_t i) noexcept nogil:
     # Returns the class of sample i of the tree, HF_TERMS.
     return r.term[i].q != 0 if t.n_outputs == 2 else r.term[i].q
+
+
+cdef inline int sign_of(const hf_task* t, int64_t column) noexcept nogil:
+    # Returns the sign of the monotonic constraint of a column, or 0.
+    return 0 if t.monotonic == NULL else t.monotonic[column]
 
 
 cdef inline uint32_t payload_of(const hf_workspace* r, int64_t i) noexcept nogil:

@@ -18,7 +18,7 @@ from ...core.gpu import cast
 from ...core.launch import numbers
 from ..trees import Batch, GrownTree, kept_splits
 from . import small_nodes
-from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
+from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, Task, tree_keys
 from .small_nodes import GrownNodes, grow_small, no_small, trimmed
 from .structs import Children, Level, NodeEntries, Pending, SmallNodes, Split
 
@@ -41,6 +41,8 @@ _KEY_BYTES = 40
 at most 22 and a candidate, which has two samples or more, 32."""
 _NODE_BYTES = 160
 """Bytes of a node of a level in arrays that every task has."""
+_BOUND_BYTES = 128
+"""Bytes of a sample of a tree with monotonic constraints: two nodes, which keep their bounds."""
 _SAMPLES_A_NODE = 4
 """Average number of samples of a pending node in a level with many nodes, at least."""
 _MAX_SUM = 2.0**53
@@ -76,7 +78,8 @@ def bytes_a_sample(task: Task, source: Any) -> int:
     # Leaves may have a sample each.
     leaves = 8 * (task.n_measures + 3 * task.n_sums + LEAF_TOTALS * task.n_outputs + 8) * task.fit_targets
     targets = 8 * task.n_outputs * task.fit_targets
-    return _SAMPLE_BYTES + targets + max(level, leaves, small_nodes.bytes_a_sample(task, source))
+    bounds = _BOUND_BYTES * task.is_monotonic
+    return _SAMPLE_BYTES + targets + bounds + max(level, leaves, small_nodes.bytes_a_sample(task, source))
 
 
 def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
@@ -118,9 +121,8 @@ def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     task = task._replace(n_bins=task.n_bins if task.count_bytes <= COUNT_BYTES else 0)
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
-    unit = xp.empty((n_trees, UNIT)) if task.has_units else None
     ends = xp.cumsum(size)
-    nodes = Children(ends - size, size, tree, key, sample, u, unit, None, n_trees)
+    nodes = Children(ends - size, size, tree, key, sample, u, task.units(n_trees), None, n_trees)
     # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
     free = xp.empty_like(sample), xp.empty_like(u)
     most = min(small_nodes.SMALL, small_nodes.MOST) if source.block_source(task, 0) else 0
@@ -135,7 +137,7 @@ def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
             levels[-1] = levels[-1]._replace(node_entries=trimmed(levels[-1].node_entries, n_entries))
         grown = GrownNodes(
             level.place, level.count, level.feature, level.threshold, level.gain, level.default_left,
-            level.value, None, None,
+            level.value, None, None, level.unit if task.is_monotonic else None,
         )  # fmt: skip
         if pending.n_nodes == 0:
             levels.append(grown)
@@ -203,7 +205,7 @@ def _children(
     xp, n_nodes = task.xp, 2 * pending.n_nodes
     children = Children(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int32),
-        xp.empty(n_nodes, np.uint64), *free, xp.empty((n_nodes, UNIT)) if task.has_units else None,
+        xp.empty(n_nodes, np.uint64), *free, task.units(n_nodes),
         None if task.has_units else xp.zeros((n_nodes, task.n_sums), np.int64), n_trees,
     )  # fmt: skip
     task.launch_blocks("move_samples", len(split.tail), task.target, level, pending, split, children)
@@ -253,7 +255,8 @@ def _collect(
     threshold, gain = (cast(of_splits(a), task.real) for a in (joined("threshold"), gain))
     leaf = order[is_leaf]
     if task.fit_targets:
-        value = _leaves_of_targets(task, place[leaf], joined("count")[leaf], tree[leaf], by_parity)
+        unit = joined("unit")[leaf] if task.is_monotonic else None
+        value = _leaves_of_targets(task, place[leaf], joined("count")[leaf], tree[leaf], unit, by_parity)
     else:
         value = joined("value")[leaf]
     entries = _entries(task, levels, of_splits) if projected else None
@@ -311,15 +314,20 @@ def _samples_of_leaves(xp: ModuleType, place: Array, by_parity: Any) -> tuple[Ar
     return sample, u
 
 
-def _leaves_of_targets(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
-    """Returns the rows of leaves; a unit is made for each. by_parity: see `_samples_of_leaves`."""
+def _leaves_of_targets(
+    task: Task, place: Array, count: Array, tree: Array, unit: Array | None, by_parity: Any
+) -> Array:
+    """Returns the rows of leaves; a unit is made for each. unit: has their bounds, if there are any.
+
+    by_parity: see `_samples_of_leaves`.
+    """
     xp, n = task.xp, len(place)
     order = xp.argsort(place & ROOT_BITS)
     place = place[order]
     sample, u = _samples_of_leaves(xp, place, by_parity)
     nodes = Children(
         place & ROOT_BITS, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
-        xp.empty((n, UNIT)), None, 0,
+        task.units(n) if unit is None else unit[order], None, 0,
     )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=task.leaf_rows(n))
     totals = xp.zeros((n, task.n_outputs, LEAF_TOTALS), np.int64)

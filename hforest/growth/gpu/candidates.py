@@ -47,8 +47,11 @@ BLOCK, LARGE, FEW = numbers("growth/gpu/gpu.cu", "BLOCK", "LARGE", "FEW")
 (LEAF_VALUES,) = numbers("growth/leaf.h", "HF_LEAF_VALUES")
 (SIDES,) = numbers("growth/gpu/levels.cuh", "SIDES")
 (NEAR,) = numbers("growth/gpu/sorted_scan.cuh", "NEAR")
-EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, MEASURES, UNIT, TILE = numbers(
-    "growth/gpu/units.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "MEASURES", "UNIT", "TILE"
+EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, MEASURES, TILE = numbers(
+    "growth/gpu/units.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "MEASURES", "TILE"
+)
+OF_UNIT, OF_BOUNDS, LOWER, UPPER = numbers(
+    "growth/gpu/constraints.cuh", "OF_UNIT", "OF_BOUNDS", "LOWER", "UPPER"
 )
 
 COUNT_BYTES = 44 << 10
@@ -106,9 +109,14 @@ class Task(NamedTuple):
         return self.n_outputs + 1
 
     @property
+    def is_monotonic(self) -> bool:
+        """Whether columns have monotonic constraints; their kernels are a module of their own."""
+        return self.target.sign is not None
+
+    @property
     def has_units(self) -> bool:
         """Whether nodes have units (units.cuh)."""
-        return self.fit_targets or not self.target.is_whole
+        return self.fit_targets or self.is_monotonic or not self.target.is_whole
 
     @property
     def n_measures(self) -> int:
@@ -144,6 +152,16 @@ class Task(NamedTuple):
         """Returns memory for the rows of n leaves."""
         return self.xp.empty((n, LEAF_VALUES * self.n_outputs), self.real)
 
+    def units(self, n: int) -> Array | None:
+        """Returns memory for the units of n nodes, without bounds yet; None if nodes have no units."""
+        if not self.has_units:
+            return None
+        if not self.is_monotonic:
+            return self.xp.empty((n, OF_UNIT))
+        unit = self.xp.zeros((n, OF_UNIT + OF_BOUNDS))
+        unit[:, LOWER], unit[:, UPPER] = -np.inf, np.inf
+        return unit
+
     def launch(self, name: str, n: int, *args: Any) -> None:
         """Launches n threads."""
         self.launch_blocks(name, -(-n // BLOCK), *args)
@@ -164,7 +182,8 @@ class Task(NamedTuple):
         return self.sum_bytes + self.counts_bins * self.n_counts
 
     def launch_blocks(self, name: str, n_blocks: int, *args: Any, n_bytes: int = 0) -> None:
-        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK, n_bytes=n_bytes)
+        macros = ("MONOTONIC",) if self.is_monotonic else ()
+        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK, n_bytes=n_bytes, macros=macros)
 
     def both(self, name: str, n_large: int, n: int, *args: Any) -> None:
         """Launches a block for each large node, and behind them n threads."""
@@ -177,7 +196,8 @@ def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_de
     is_random, (labels, targets, n_outputs, _) = splitter == "random", objective.target
     n = len(objective.sample_weight)
     from_0 = int(objective.criterion in OF_RATIOS)
-    target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0, from_0)
+    sign = None if objective.monotonic is None else xp.asarray(objective.monotonic)
+    target = Target(labels, targets, None, None, None, sign, int(labels is not None), n_outputs, n, 0, from_0)
     return Task(
         xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale
     )  # fmt: skip
@@ -222,9 +242,11 @@ class Columns(NamedTuple):
             task.launch(
                 "bin_keys", len(key), self, task.target, level, pending, slots, orders, bits, column, key
             )
-            candidates = _candidates_of(task, pending, key, bits, slots)
+            candidates = _candidates_of(task, pending, key, bits, slots)._replace(
+                column=column, n_orders=orders.n_orders
+            )
         return candidates, _best_splits(
-            task, level, pending, candidates, self, orders, column, NO_ENTRIES, node_entries
+            task, level, pending, candidates, self, orders, NO_ENTRIES, node_entries
         )
 
     def _counted(self, task: Task, level: Level, pending: Pending, column: Array) -> Candidates:
@@ -233,19 +255,20 @@ class Columns(NamedTuple):
         n_candidates = pending.n_nodes * slots
         score, n_right, greatest = (xp.empty(n_candidates, np.uint64) for _ in range(3))
         candidates = NO_CANDIDATES._replace(
-            score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_candidates), slots=slots
-        )
+            score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_candidates), column=column,
+            slots=slots,
+        )  # fmt: skip
         chunks = xp.empty(pending.n_runs * slots * task.n_counts * task.counts_bins // 4, np.uint32)
         task.launch_blocks(
             "count_bins", pending.n_runs * slots, self, task.target, level, pending, slots, column, chunks,
             n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(
-            "score_bins", pending.n_large * slots, *task.rules, level, pending, candidates, self, column,
-            chunks, n_bytes=n_bytes,
+            "score_bins", pending.n_large * slots, *task.rules, level, pending, candidates, self, chunks,
+            n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(
-            "compare_bins", pending.n_nodes, *task.rules, level, pending, candidates, self, column,
+            "compare_bins", pending.n_nodes, *task.rules, level, pending, candidates, self,
             n_bytes=task.sum_bytes,
         )  # fmt: skip
         return candidates
@@ -340,7 +363,7 @@ class ColumnSource(NamedTuple):
             xp.zeros(level.n_nodes, np.int64), xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32)
         )
         task.launch(
-            "category_words", n_nodes, self.columns, level, pending, candidates, split, column, orders,
+            "category_words", n_nodes, self.columns, level, pending, candidates, split, orders,
             self.kinds.max_words, words.word, words.count,
         )  # fmt: skip
         return split, none, words
@@ -437,10 +460,7 @@ class ProjectionSource(NamedTuple):
                 order=candidates.order[xp.argsort(candidate[candidates.order], kind="stable")]
             )
         node_entries = no_node_entries(xp, level.n_nodes, end, n_nodes * max_entries)
-        no_column = xp.empty(0, np.int32)
-        split = _best_splits(
-            task, level, pending, candidates, NO_COLUMNS, orders, no_column, entries, node_entries
-        )
+        split = _best_splits(task, level, pending, candidates, NO_COLUMNS, orders, entries, node_entries)
         return split, node_entries, None
 
 
@@ -472,7 +492,7 @@ def _candidates_of(task: Task, pending: Pending, key: Array, bits: KeyBits, slot
     score, n_right = xp.zeros(n_candidates, np.uint64), xp.zeros(n_candidates, np.uint64)
     left = xp.empty((n_sums, task.n_outputs), np.int64)
     return Candidates(
-        key, in_order, order, left, score, n_right, greatest, threshold, flipped, slots, bits.weight,
+        key, in_order, order, left, score, n_right, greatest, threshold, flipped, None, slots, 1, bits.weight,
         bits.label, bits.value,
     )  # fmt: skip
 
@@ -501,7 +521,7 @@ def _scan(task: Task, level: Level, pending: Pending, candidates: Candidates) ->
 
 def _best_splits(
     task: Task, level: Level, pending: Pending, candidates: Candidates, columns: Columns, orders: Orders,
-    column: Array, entries: Entries, node_entries: NodeEntries,
+    entries: Entries, node_entries: NodeEntries,
 ) -> Split:  # fmt: skip
     """Returns the split of each node and the side of each sample."""
     xp, n_nodes = task.xp, pending.n_nodes
@@ -512,22 +532,21 @@ def _best_splits(
     if task.random_thresholds:
         task.launch(
             "random_splits", n_nodes * candidates.slots, *task.rules, level, pending, candidates, columns,
-            orders, column,
+            orders,
         )  # fmt: skip
     elif not task.n_bins:
         _scan(task, level, pending, candidates)
     task.launch(
-        "pick_splits", n_nodes, *task.rules, level, pending, candidates, columns, orders, column, entries,
-        split, node_entries,
+        "pick_splits", n_nodes, *task.rules, level, pending, candidates, columns, orders, entries, split,
+        node_entries,
     )  # fmt: skip
-    sides(task, level, pending, split, candidates, columns, orders, column)
+    sides(task, level, pending, split, candidates, columns, orders)
     return split
 
 
 def sides(
     task: Task, level: Level, pending: Pending, split: Split, candidates: Candidates = NO_CANDIDATES,
-    columns: Columns = NO_COLUMNS, orders: Orders = NO_ORDERS, column: Array | None = None,
+    columns: Columns = NO_COLUMNS, orders: Orders = NO_ORDERS,
 ) -> None:  # fmt: skip
     """Writes the side of each sample, unless it is known (no pairs), and counts those on the right."""
-    column = task.xp.empty(0, np.int32) if column is None else column
-    task.launch_blocks("sides", len(split.tail), level, pending, candidates, columns, orders, column, split)
+    task.launch_blocks("sides", len(split.tail), level, pending, candidates, columns, orders, split)

@@ -14,6 +14,7 @@
 // The files, by what they do in a level:
 //
 //     units.cuh               sums of nodes as integers, in any order
+//     constraints.cuh         monotonic constraints: bounds of nodes
 //     levels.cuh              settle, list_pending: leaves, and the list of pending nodes; move_samples: children
 //     gpu.cu                  draw_columns, bin_keys: candidates that are columns of bins (the column source)
 //     projections.cuh         candidates that are projections of x (the projection source)
@@ -52,6 +53,7 @@ struct Target {
     size *q;                    // (n_trees, n, n_outputs): targets as integers in the units of nodes; OUT of measure
     const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
+    const int *sign;            // (n_columns,): signs of monotonic constraints, or 0; null if not MONOTONIC
     size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
     size from_0;                             // whether the centres of units are 0
 };
@@ -74,7 +76,8 @@ struct Level {
     size *u;                        // (n_samples,): weight of a sample in its node's unit; OUT of measure
     unsigned long long *measured;   // (n_nodes, n_measures), 0 before, or empty: extremes and sums for units;
                                     // OUT of measure
-    double *unit;                   // (n_nodes, UNIT), or empty: units of nodes; OUT of finish_units
+    double *unit;                   // (n_nodes, UNIT), or empty: units of nodes; OUT of finish_units, bounds OUT
+                                    // of settle
     size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, then the sum of u;
                                     // OUT of measure, and of labels with whole weights OUT of move_samples
     double *__restrict__ mean;      // (n_nodes, n_outputs), empty for labels: q per u; OUT of settle and finish_units
@@ -164,7 +167,8 @@ struct Candidates {
     double *__restrict__ threshold;             // (n_candidates,), or null: the threshold; OUT, as greatest
     int *__restrict__ flipped;                  // (n_candidates,), or null: whether keys up to the greatest go right;
                                                 // OUT of random_splits
-    size slots, weight_bits, label_bits, value_bits;
+    const int *column;                          // (n_candidates,): column of a candidate, or -1; null for projections
+    size slots, n_orders, weight_bits, label_bits, value_bits; // n_orders: neighbouring slots of one column
 };
 
 // The splits of the pending nodes; OUT of pick_splits.
@@ -232,6 +236,7 @@ __device__ static inline size segment(const size *start, size n, size i) {
 // Returns whether a node of n samples is large.
 __device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
 
+#include "growth/gpu/constraints.cuh"
 #include "growth/gpu/units.cuh"
 
 // ---------------------------------------------------------------------------------------------- candidates
@@ -383,16 +388,17 @@ __device__ static inline bool too_small(const Limits &limits, const Level &level
 }
 
 // Writes the score of the split of node v that sends n_left samples left, and returns whether it is allowed. sums
-// (n_outputs,) and u: sums of the samples on the left.
+// (n_outputs,) and u: sums of the samples on the left. sign: of the constraint on the column.
 __device__ static inline bool scored(
     const Target &y, size criterion, const Limits &limits, const Level &level, size v, const size *sums, size u,
-    size n_left, double *score
+    size n_left, int sign, double *score
 ) {
     const size n_right = level.count[v] - n_left, K = y.n_outputs, *total = total_of(y, level, v), rest = total[K] - u;
     const int m = exponent_of(y, level, v, 1);
     if (n_right < 1 || n_left < limits.min_samples_leaf || n_right < limits.min_samples_leaf) return false;
     const double least = limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
     if (hf_weight_of(u, m) < least || hf_weight_of(rest, m) < least) return false;
+    if (sign && !is_monotonic(y, level, v, total, sums, u, sign)) return false;
     const double *mean = level.mean + v * K;
     *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, u, m) +
              hf_score_in_unit((int)criterion, sums, total, mean, K, rest, m);
@@ -421,16 +427,15 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
 }
 
 // Writes a random threshold of a candidate, and its score. The number of a column in the draw of its threshold counts
-// the columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for
-// columns.
+// the columns before it that vary in the node; that of a projection counts all.
 __device__ static inline void random_split(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, size candidate
+    const Candidates &candidates, const Columns &c, const Orders &o, size candidate
 ) {
     const size slots = candidates.slots, n_outputs = y.n_outputs;
     const size a = candidate / slots, v = pending.node[a], first = level.first[v], n = level.count[v];
     const unsigned long long *keys = candidates.key + pending.begin[a] * slots + candidate % slots * n;
-    const size own = c.low ? column[candidate] : 0;
+    const size own = c.low ? candidates.column[candidate] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
     if (own < 0) return;
@@ -446,7 +451,7 @@ __device__ static inline void random_split(
         highest = keys[i] > highest ? keys[i] : highest;
     }
     if (n_missing == n || (lowest == highest && n_missing == 0)) return;
-    const size number = c.low ? varying_number(column, a * slots, candidate % slots) : candidate % slots;
+    const size number = c.low ? varying_number(candidates.column, a * slots, candidate % slots) : candidate % slots;
     bool flipped = false;
     double at;
     if (lowest == highest) { // missing values against all others
@@ -474,7 +479,8 @@ __device__ static inline void random_split(
         ++count;
     }
     double score;
-    if (!scored(y, criterion, limits, level, v, sums, u, count, &score)) return;
+    const int sign = sign_of(y, candidates, candidate);
+    if (!scored(y, criterion, limits, level, v, sums, u, count, sign, &score)) return;
     candidates.score[candidate] = ordered(score);
     candidates.n_right[candidate] = n - count;
     candidates.greatest[candidate] = greatest;
@@ -485,11 +491,11 @@ __device__ static inline void random_split(
 // Draws the splits of all candidates. One thread per candidate.
 extern "C" __global__ void random_splits(
     Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
-    Orders o, const int *__restrict__ column
+    Orders o
 ) {
     const size candidate = thread_number();
     if (candidate < pending.n_nodes * candidates.slots)
-        random_split(y, criterion, limits, level, pending, candidates, c, o, column, candidate);
+        random_split(y, criterion, limits, level, pending, candidates, c, o, candidate);
 }
 
 // Writes the feature of the projection that pending node a chose and, unless the projection is one feature, its
@@ -521,10 +527,10 @@ __device__ static inline double score_of(const Candidates &candidates, size cand
 }
 
 // Writes the best candidate of pending node a; of equal scores the first. A node without a split, or with too small a
-// gain, gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
+// gain, gets -1 samples on its left.
 __device__ static inline void pick_split(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, const Columns &c, const Orders &o, const int *column, const Split &split, size a
+    const Candidates &candidates, const Columns &c, const Orders &o, const Split &split, size a
 ) {
     const size slots = candidates.slots, v = pending.node[a], n = level.count[v];
     size best = -1;
@@ -543,11 +549,11 @@ __device__ static inline void pick_split(
     const size n_left = n - (size)candidates.n_right[best];
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
-    if (c.low) level.feature[v] = column[best];
+    if (c.low) level.feature[v] = candidates.column[best];
     if (!candidates.order && !candidates.sorted) {
         split.greatest[a] = candidates.greatest[best];
         level.threshold[v] = candidates.threshold[best];
-        if (o.kind != PLAIN) finish_split(level, pending, candidates, c, column, o, split, a, 0, 0);
+        if (o.kind != PLAIN) finish_split(level, pending, candidates, c, o, split, a, 0, 0);
         return;
     }
     const size last = pending.begin[a] * slots + best % slots * n + n_left - 1;
@@ -558,12 +564,12 @@ __device__ static inline void pick_split(
     below >>= low_bits;
     above >>= low_bits;
     if (o.kind != PLAIN) {
-        finish_split(level, pending, candidates, c, column, o, split, a, below, above);
+        finish_split(level, pending, candidates, c, o, split, a, below, above);
         return;
     }
     const uint64_t mask = candidates.value_bits < 64 ? ((uint64_t)1 << candidates.value_bits) - 1 : ~0ull;
     if (c.low) {
-        const size row = row_of_bins(c, column[best]);
+        const size row = row_of_bins(c, candidates.column[best]);
         level.threshold[v] = between(c.high[row + (size)(below & mask)], c.low[row + (size)(above & mask)]);
     } else {
         level.threshold[v] = between(unordered(below & mask, real()), unordered(above & mask, real()));
@@ -573,11 +579,11 @@ __device__ static inline void pick_split(
 // Picks the splits of all nodes. One thread per node.
 extern "C" __global__ void pick_splits(
     Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
-    Orders o, const int *__restrict__ column, Entries entries, Split split, NodeEntries node_entries
+    Orders o, Entries entries, Split split, NodeEntries node_entries
 ) {
     const size a = thread_number();
     if (a >= pending.n_nodes) return;
-    pick_split(y, criterion, limits, level, pending, candidates, c, o, column, split, a);
+    pick_split(y, criterion, limits, level, pending, candidates, c, o, split, a);
     write_projection(level, pending, entries, node_entries, split, a);
 }
 

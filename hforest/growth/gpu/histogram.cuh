@@ -25,7 +25,7 @@
 // shared memory. A root of 50,000 samples with targets took 259,350 steps and 94 MB of sectors while a thread added a
 // node's targets in order; with integers it takes 4308 and 83 MB.
 
-constexpr int SCORING = 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
+constexpr int SCORING = MONOTONIC ? 5 : 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
 
 // Return the numbers of sums and of counts of a bin: classes, or outputs and u; then the number of samples, and a pad
 // if that makes an odd number, so that bins begin in different banks. Task.n_counts of candidates.py is that of all
@@ -108,7 +108,7 @@ struct Threshold {
 // with the most samples on its right. Thresholds of a group differ in their place. leads: true in one thread of each
 // group that has a candidate. All threads of the block call it.
 __device__ static inline void write_best(
-    const Columns &c, const int *column, const Candidates &candidates, size candidate, size n, int group,
+    const Columns &c, const Candidates &candidates, size candidate, size n, int group,
     bool leads, const Threshold &threshold
 ) {
     __shared__ unsigned long long top[BLOCK];
@@ -123,7 +123,7 @@ __device__ static inline void write_best(
     __syncthreads();
     if (leads) candidates.n_right[candidate] = right[group];
     if (is_top && right[group] == n_right) {
-        const size row = row_of_bins(c, column[candidate]);
+        const size row = row_of_bins(c, candidates.column[candidate]);
         candidates.score[candidate] = top[group];
         candidates.greatest[candidate] = (unsigned long long)threshold.below;
         candidates.threshold[candidate] = between(c.high[row + threshold.below], c.low[row + threshold.above]);
@@ -131,11 +131,11 @@ __device__ static inline void write_best(
     __syncthreads();
 }
 
-// Writes the best split of a candidate of large node l. column (n_nodes, slots), chunks as count_bins writes them: IN.
-// All threads of a block call it.
+// Writes the best split of a candidate of large node l. chunks, IN: as count_bins writes them. All threads of a block
+// call it.
 __device__ static inline void score_candidate(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, const Columns &c, const int *column, unsigned *chunks, size l, size slot
+    const Candidates &candidates, const Columns &c, unsigned *chunks, size l, size slot
 ) {
     __shared__ size shared[BLOCK];
     const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, last = sums_of_bin(y);
@@ -143,14 +143,15 @@ __device__ static inline void score_candidate(
     const size run = pending.run[l], last_run = pending.run[l + 1];
     const size a = pending.large[l], candidate = a * candidates.slots + slot, v = pending.node[a], n = level.count[v];
     const Histogram counts = histogram(y, pending), of_chunks = {.array = chunks, .bytes = pending.counts_bins};
+    const int sign = sign_of(y, candidates, candidate);
     size *sums = own_sums(y);
     double score;
-    if (column[candidate] < 0) {
+    if (candidates.column[candidate] < 0) {
         if (t == 0) candidates.n_right[candidate] = 0;
         return;
     }
     if (run == last_run) {
-        count_samples(c, y, level, pending, column[candidate], v, level.first[v], level.first[v] + n);
+        count_samples(c, y, level, pending, candidates.column[candidate], v, level.first[v], level.first[v] + n);
     } else {
         for (size e = t; e < n_counts; e += BLOCK) {
             size sum = 0;
@@ -177,30 +178,30 @@ __device__ static inline void score_candidate(
             sums[k] = counts[b * width + k];
             if (y.has_labels) u += sums[k];
         }
-        if (!scored(y, criterion, limits, level, v, sums, u, n_left, &score)) continue;
+        if (!scored(y, criterion, limits, level, v, sums, u, n_left, sign, &score)) continue;
         if (!best.n_left || hf_beats(score, best.score)) best = {.score = score, .n_left = n_left, .below = b};
     }
     if (best.n_left) {
         best.above = best.below + 1;
         while (counts[best.above * width + last] == best.n_left) ++best.above;
     }
-    write_best(c, column, candidates, candidate, n, 0, t == 0, best);
+    write_best(c, candidates, candidate, n, 0, t == 0, best);
 }
 
 // Writes the best splits of the candidates of large nodes. A block owns a candidate.
 extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
     Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
-    const int *__restrict__ column, unsigned *__restrict__ chunks
+    unsigned *__restrict__ chunks
 ) {
     const size l = blockIdx.x / candidates.slots, slot = blockIdx.x % candidates.slots;
-    score_candidate(y, criterion, limits, level, pending, candidates, c, column, chunks, l, slot);
+    score_candidate(y, criterion, limits, level, pending, candidates, c, chunks, l, slot);
 }
 
-// Writes the best splits of the candidates of pending node a, if it has FEW samples or less. column (n_nodes, slots),
-// IN. A thread owns a sample and a candidate. All threads of a block call it.
+// Writes the best splits of the candidates of pending node a, if it has FEW samples or less. A thread owns a sample and
+// a candidate. All threads of a block call it.
 __device__ static inline void score_pairwise(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, const Columns &c, const int *column, size a
+    const Candidates &candidates, const Columns &c, size a
 ) {
     __shared__ unsigned char bin[BLOCK];
     const size v = pending.node[a], first = level.first[v], slots = candidates.slots;
@@ -211,8 +212,8 @@ __device__ static inline void score_pairwise(
     for (size slot = group; slot - group < slots; slot += together) {
         const bool works = group < together && slot < slots;
         const size candidate = a * slots + slot;
-        const bool has_column = works && column[candidate] >= 0;
-        if (has_column) bin[t] = (unsigned char)bin_at(c, column[candidate], level.sample[first + own]);
+        const bool has_column = works && candidates.column[candidate] >= 0;
+        if (has_column) bin[t] = (unsigned char)bin_at(c, candidates.column[candidate], level.sample[first + own]);
         __syncthreads();
         Threshold threshold = {};
         if (has_column) {
@@ -231,17 +232,17 @@ __device__ static inline void score_pairwise(
                 u += add(y, level, v, first + j, sums);
                 ++n_left;
             }
-            if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, &score))
+            const int sign = sign_of(y, candidates, candidate);
+            if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, sign, &score))
                 threshold = {.score = score, .n_left = n_left, .below = below, .above = above};
         }
-        write_best(c, column, candidates, candidate, n, group, works && own == 0, threshold);
+        write_best(c, candidates, candidate, n, group, works && own == 0, threshold);
     }
 }
 
 // Writes the best splits of the candidates of nodes of FEW samples or less. A block owns a node.
 extern "C" __global__ void compare_bins(
-    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c,
-    const int *__restrict__ column
+    Target y, size criterion, Limits limits, Level level, Pending pending, Candidates candidates, Columns c
 ) {
-    score_pairwise(y, criterion, limits, level, pending, candidates, c, column, blockIdx.x);
+    score_pairwise(y, criterion, limits, level, pending, candidates, c, blockIdx.x);
 }

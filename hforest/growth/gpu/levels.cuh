@@ -42,11 +42,13 @@ __device__ static inline Count counts_before(const Count &own) {
     return sum_before(own, shared);
 }
 
-// Settles the nodes of a tile: completes their sums, writes them as leaves, and marks them in `marks` (n_nodes,), OUT.
-// Nodes at the greatest depth are not pending. A node that is to be split, or has values of labels, may want a unit of
-// its own; its sums become 0. counts (n_tiles, COUNTS), OUT: totals over the nodes of the tile, in the order of Count.
-// end[COUNTS], 0 before, OUT: number of nodes that want units. A thread has NODES_EACH nodes; all threads of the block
-// call it.
+static_assert(NODES_EACH % 2 == 0, "siblings have one thread");
+
+// Settles the nodes of a tile: writes their bounds, completes their sums, writes them as leaves, and marks them in
+// `marks` (n_nodes,), OUT. Nodes at the greatest depth are not pending. A node that is to be split, or has values of
+// labels, may want a unit of its own; its sums become 0. counts (n_tiles, COUNTS), OUT: totals over the nodes of the
+// tile, in the order of Count. end[COUNTS], 0 before, OUT: number of nodes that want units. A thread has NODES_EACH
+// nodes; all threads of the block call it.
 __device__ static inline void settle_tile(
     const Target &y, const Limits &limits, const Level &level, const Pending &pending,
     unsigned char *__restrict__ marks, size *__restrict__ counts, word *__restrict__ end, size tile
@@ -63,6 +65,7 @@ __device__ static inline void settle_tile(
         level.feature[v] = -1;
         level.place[v] = n > 0 ? level.number << FIRST_BITS | level.first[v] : NOWHERE;
         level.threshold[v] = level.gain[v] = 0;
+        if (MONOTONIC) bound_siblings(y, level, v, total);
         if (n == 0) continue;
         if (!has_units(y)) {
             total[K] = 0;
@@ -165,10 +168,10 @@ extern "C" __global__ void list_pending(
 // ----------------------------------------------------------------------------------------------- partition
 
 // Writes split.right of the samples of a tile, unless candidates.slots is 0 and the caller has written it, and
-// split.tail of the tile. column (n_nodes, slots), IN, where bins are counted. All threads of a block call it.
+// split.tail of the tile. All threads of a block call it.
 __device__ static inline void sides_of(
     const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
-    const int *column, const Split &split, size tile
+    const Split &split, size tile
 ) {
     __shared__ int tail;
     const size slots = candidates.slots, from = tile * SIDES, t = threadIdx.x;
@@ -186,8 +189,9 @@ __device__ static inline void sides_of(
                 const size candidate = split.chosen[a], place = i - begin;
                 const uint64_t key =
                     candidates.key ? candidates.key[begin * slots + candidate % slots * n + place]
-                                   : bin_at(c, column[candidate], level.sample[level.first[pending.node[a]] + place]);
-                right = goes_right(level, pending, candidates, c, column, o, split, a, place, key);
+                                   : bin_at(c, candidates.column[candidate],
+                                            level.sample[level.first[pending.node[a]] + place]);
+                right = goes_right(level, pending, candidates, c, o, split, a, place, key);
             }
             split.right[i] = right;
         }
@@ -200,10 +204,9 @@ __device__ static inline void sides_of(
 
 // Writes the sides of the samples of the pending nodes. One block per tile.
 extern "C" __global__ void sides(
-    Level level, Pending pending, Candidates candidates, Columns c, Orders o, const int *__restrict__ column,
-    Split split
+    Level level, Pending pending, Candidates candidates, Columns c, Orders o, Split split
 ) {
-    sides_of(level, pending, candidates, c, o, column, split, blockIdx.x);
+    sides_of(level, pending, candidates, c, o, split, blockIdx.x);
 }
 
 // Writes the children of pending node a.
@@ -219,6 +222,7 @@ __device__ static inline void make_children(
         after.tree[child] = n_left < 0 ? (int)after.n_trees : level.tree[v];
         after.key[child] = hf_draw_key(draw, side);
         inherit_unit(y, level, v, after.unit, child);
+        if (MONOTONIC) after.unit[child * UNIT + ORDER] = n_left < 0 ? 0 : y.sign[level.feature[v]];
     }
 }
 

@@ -177,10 +177,10 @@ __device__ static inline uint64_t missing_place(const Orders &o, size column, bo
 // Returns whether the value of sample i of pending node a, with its key, is missing in the candidate that the node
 // chose.
 __device__ static inline bool is_missing(
-    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
-    const Orders &o, const Split &split, size a, size i, uint64_t key
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
+    const Split &split, size a, size i, uint64_t key
 ) {
-    const size best = split.chosen[a], own = o.kind == COLUMNS ? column[best] : 0;
+    const size best = split.chosen[a], own = o.kind == COLUMNS ? candidates.column[best] : 0;
     if (o.kind == COLUMNS && is_categorical(o, own))
         return (size)bin_at(c, own, level.sample[level.first[pending.node[a]] + i]) == o.missing[own];
     if (!has_missing_key(o, own)) return false;
@@ -193,15 +193,16 @@ __device__ static inline bool is_missing(
 // Returns the number of missing values of pending node a in the candidate that it chose. In a sorted order they are
 // first or last.
 __device__ static inline size count_missing(
-    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
-    const Orders &o, const Split &split, size a
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
+    const Split &split, size a
 ) {
     const size best = split.chosen[a], slots = candidates.slots, n = level.count[pending.node[a]];
-    const size own = o.kind == COLUMNS ? column[best] : 0, start = pending.begin[a] * slots + best % slots * n;
+    const size own = o.kind == COLUMNS ? candidates.column[best] : 0;
+    const size start = pending.begin[a] * slots + best % slots * n;
     if (o.random || (o.kind == COLUMNS && is_categorical(o, own))) {
         size count = 0;
         for (size i = 0; i < n; ++i)
-            count += is_missing(level, pending, candidates, c, column, o, split, a, i, candidates.key[start + i]);
+            count += is_missing(level, pending, candidates, c, o, split, a, i, candidates.key[start + i]);
         return count;
     }
     if (!has_missing_key(o, own)) return 0;
@@ -219,11 +220,11 @@ __device__ static inline size count_missing(
 
 // Returns whether sample i of pending node a, with its key, goes right.
 __device__ static inline bool goes_right(
-    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
-    const Orders &o, const Split &split, size a, size i, uint64_t key
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
+    const Split &split, size a, size i, uint64_t key
 ) {
     if (o.kind == PLAIN) return key > split.greatest[a];
-    if (is_missing(level, pending, candidates, c, column, o, split, a, i, key))
+    if (is_missing(level, pending, candidates, c, o, split, a, i, key))
         return !hf_sends_missing_left(level.default_left[pending.node[a]]);
     return (key > split.greatest[a]) != o.flipped[a];
 }
@@ -231,18 +232,18 @@ __device__ static inline bool goes_right(
 // Writes the threshold of the best split of node a, given the keys on both sides of it, and the sides of values that it
 // does not compare. split.n_left counts the keys up to the greatest before, and the samples on the left afterwards.
 __device__ static inline void finish_split(
-    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const int *column,
-    const Orders &o, const Split &split, size a, uint64_t below, uint64_t above
+    const Level &level, const Pending &pending, const Candidates &candidates, const Columns &c, const Orders &o,
+    const Split &split, size a, uint64_t below, uint64_t above
 ) {
     const size v = pending.node[a], slots = candidates.slots, best = split.chosen[a], n = level.count[v];
-    const size own = o.kind == COLUMNS ? column[best] : 0, order = best % slots % o.n_orders;
+    const size own = o.kind == COLUMNS ? candidates.column[best] : 0, order = best % slots % o.n_orders;
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
     const unsigned long long *keys = candidates.key + pending.begin[a] * slots + best % slots * n;
-    const size n_missing = count_missing(level, pending, candidates, c, column, o, split, a);
+    const size n_missing = count_missing(level, pending, candidates, c, o, split, a);
     int missing = -1; // the side of the node's missing values in the scan or the draw: 1 left, 0 right, -1: it has none
     if (n_missing > 0 && (o.random || categories)) {
         size i = 0;
-        while (!is_missing(level, pending, candidates, c, column, o, split, a, i, keys[i])) ++i;
+        while (!is_missing(level, pending, candidates, c, o, split, a, i, keys[i])) ++i;
         missing = keys[i] <= split.greatest[a];
     } else if (n_missing > 0) {
         missing = order > 0;
@@ -280,12 +281,11 @@ __device__ static inline void finish_split(
 // the side with more samples.
 __device__ static inline void write_category_set(
     const Columns &c, const Level &level, const Pending &pending, const Candidates &candidates, const Split &split,
-    const int *column, const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words,
-    size a
+    const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words, size a
 ) {
     const size slots = candidates.slots;
-    if (split.n_left[a] < 0 || !is_categorical(o, column[split.chosen[a]])) return;
-    const size v = pending.node[a], n = level.count[v], own = column[split.chosen[a]];
+    if (split.n_left[a] < 0 || !is_categorical(o, candidates.column[split.chosen[a]])) return;
+    const size v = pending.node[a], n = level.count[v], own = candidates.column[split.chosen[a]];
     const unsigned long long *keys = candidates.key + pending.begin[a] * slots + split.chosen[a] % slots * n;
     unsigned *__restrict__ mine = words + v * max_words;
     const unsigned others = hf_sends_unknown_left(level.default_left[v]) ? ~0u : 0u;
@@ -302,10 +302,10 @@ __device__ static inline void write_category_set(
 
 // Writes the sets of all nodes of the pending nodes. One thread per node.
 extern "C" __global__ void category_words(
-    Columns c, Level level, Pending pending, Candidates candidates, Split split, const int *__restrict__ column,
-    Orders o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
+    Columns c, Level level, Pending pending, Candidates candidates, Split split, Orders o, size max_words,
+    unsigned *__restrict__ words, size *__restrict__ n_words
 ) {
     const size a = thread_number();
     if (a < pending.n_nodes)
-        write_category_set(c, level, pending, candidates, split, column, o, max_words, words, n_words, a);
+        write_category_set(c, level, pending, candidates, split, o, max_words, words, n_words, a);
 }

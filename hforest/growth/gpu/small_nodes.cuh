@@ -203,7 +203,9 @@ __device__ static inline Candidates candidates_of(const Target &y, const Workspa
         .greatest = at(r.greatest, candidate),
         .threshold = at(r.bound, candidate),
         .flipped = at(r.flipped, candidate),
+        .column = r.column + candidate,
         .slots = r.slots,
+        .n_orders = node.orders.n_orders,
         .value_bits = r.value_bits,
     };
 }
@@ -228,6 +230,7 @@ __device__ static inline void enter_node(
     node.count = n;
     node.place = place;
     node.candidate = candidate;
+    node.orders = orders, node.node_entries = node_entries;
     node.level = root_level(y, r, node);
     node.after = {
         .first = r.first + child, .count = r.count + child, .tree = r.tree + child, .key = r.key + child,
@@ -245,7 +248,6 @@ __device__ static inline void enter_node(
         .index = at(r.entry, entry), .weight = at(r.factor, entry), .n_entries = at(r.n_entries, candidate),
         .max_entries = r.max_entries
     };
-    node.orders = orders, node.node_entries = node_entries;
     node.orders.flipped = at(orders.flipped, first / 2);
     shift(place, node.node_entries.begin, node.node_entries.count);
     node.start_level(r, small.depth[b]);
@@ -329,13 +331,11 @@ __device__ static inline void score_histograms(
     const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
     const SmallNode &node
 ) {
-    const int *const column = r.column + node.candidate;
     const size slots = r.slots;
     for (size i = 0; i < node.pending.n_large * slots; ++i)
-        score_candidate(y, criterion, limits, node.level, node.pending, node.candidates, c, column, NULL, i / slots,
-            i % slots);
+        score_candidate(y, criterion, limits, node.level, node.pending, node.candidates, c, NULL, i / slots, i % slots);
     for (size a = 0; a < node.pending.n_nodes; ++a)
-        score_pairwise(y, criterion, limits, node.level, node.pending, node.candidates, c, column, a);
+        score_pairwise(y, criterion, limits, node.level, node.pending, node.candidates, c, a);
 }
 
 // Writes the keys of the candidates: their bins, or the values of projections if columns have no bins.
@@ -365,11 +365,10 @@ __device__ static inline void score_keys(
     const SmallNode &node
 ) {
     const Candidates &candidates = node.candidates;
-    const int *const column = r.column + node.candidate;
     const size n_candidates = node.pending.n_nodes * r.slots, from = node.first * r.slots, n = node.count;
     if (r.is_random) {
         for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
-            random_split(y, criterion, limits, node.level, node.pending, candidates, c, node.orders, column, candidate);
+            random_split(y, criterion, limits, node.level, node.pending, candidates, c, node.orders, candidate);
         return;
     }
     sort_keys(node.pending, candidates.key, r.slots, at(r.order, from), at(r.other, from));
@@ -386,9 +385,8 @@ __device__ static inline void pick_level(
     const SmallNode &node
 ) {
     const Level &level = node.level;
-    const int *const column = r.column + node.candidate;
     for (size a = threadIdx.x; a < node.pending.n_nodes; a += BLOCK) {
-        pick_split(y, criterion, limits, level, node.pending, node.candidates, c, node.orders, column, node.split, a);
+        pick_split(y, criterion, limits, level, node.pending, node.candidates, c, node.orders, node.split, a);
         write_projection(level, node.pending, node.entries, node.node_entries, node.split, a);
     }
 }
@@ -402,7 +400,7 @@ __device__ static inline void move_level(const Target &y, const Workspace &r, co
     const size K = y.n_outputs;
     if (!has_units(y))
         for (size i = threadIdx.x; i < 2 * node.pending.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
-    sides_of(level, node.pending, node.candidates, c, node.orders, r.column + node.candidate, node.split, 0);
+    sides_of(level, node.pending, node.candidates, c, node.orders, node.split, 0);
     __syncthreads();
     move_tile(y, level, node.pending, node.split, after, 0);
     __syncthreads();

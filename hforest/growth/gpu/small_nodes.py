@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.aliases import Array
 from ...core.launch import numbers
-from .candidates import NEAR, UNIT, Task
+from .candidates import NEAR, Task
 from .structs import CategorySets, NodeEntries, SmallNodes, no_node_entries
 
 SMALL = 512
@@ -31,8 +31,7 @@ def no_small(task: Task, room: int) -> SmallNodes:
     xp = task.xp
     first, count = (xp.empty(room, np.int64) for _ in range(2))
     tree, depth = (xp.empty(room, np.int32) for _ in range(2))
-    unit = xp.empty((room, UNIT)) if task.has_units else None
-    return SmallNodes(first, count, tree, xp.empty(room, np.uint64), depth, unit, 0)
+    return SmallNodes(first, count, tree, xp.empty(room, np.uint64), depth, task.units(room), 0)
 
 
 class Workspace(NamedTuple):
@@ -99,6 +98,8 @@ class GrownNodes(NamedTuple):
     """(n_nodes, n_outputs): values of nodes as leaves of labels; None for targets."""
     node_entries: NodeEntries | None
     words: CategorySets | None
+    unit: Array | None = None
+    """(n_nodes, 8): units and bounds (constraints.cuh), if there are monotonic constraints."""
 
 
 def trimmed(node_entries: NodeEntries, n_entries: int) -> NodeEntries:
@@ -135,7 +136,7 @@ def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
         feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
         place=xp.full(places, NOWHERE, np.int64),
-        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_measures),
+        unit=task.units(places), measured=words(n * task.n_measures),
         total=longs(n * task.n_sums), mean=xp.empty((n if task.fit_targets else 0, K)),
         weight=xp.empty(n), root_weight=None, sample=None, u=None, other_sample=None, other_u=None,
         marks=bytes_(n), pending=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns),
@@ -187,7 +188,8 @@ def grow_small(
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
         task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, node_entries)
-    names = ("place", "count", "feature", "threshold", "gain", "default_left", "value")
+    names = ["place", "count", "feature", "threshold", "gain", "default_left", "value"]
+    names += ["unit"] * task.is_monotonic
     arrays = {name: getattr(workspace, name) for name in names}
     del workspace, arguments  # the workspace
     used = xp.flatnonzero(arrays["place"] != NOWHERE)

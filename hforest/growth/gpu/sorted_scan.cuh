@@ -100,6 +100,8 @@ __device__ static inline size scan_run(
     const Run &run, size *sums, size u, double *best
 ) {
     const size n = level.count[run.v], low_bits = candidates.weight_bits + candidates.label_bits;
+    const int sign = sign_of(y, candidates, run.candidate);
+    const bool has_missing_first = sign && run.candidate % candidates.slots % candidates.n_orders > 0;
     uint64_t next = key_at(candidates, run, run.from) >> low_bits;
     size found = 0;
     *best = 0;
@@ -108,7 +110,8 @@ __device__ static inline size scan_run(
         double score;
         next = key_at(candidates, run, j + 1) >> low_bits;
         u += add_place(y, level, candidates, run, j, sums);
-        if (key == next || !scored(y, criterion, limits, level, run.v, sums, u, j + 1, &score)) continue;
+        if (key == next || (has_missing_first && (unsigned)key == 0)) continue; // missing values alone go right
+        if (!scored(y, criterion, limits, level, run.v, sums, u, j + 1, sign, &score)) continue;
         if (found && !hf_beats(score, *best)) continue;
         *best = score;
         found = j + 1;

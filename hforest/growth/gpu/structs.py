@@ -21,6 +21,7 @@ class Target(NamedTuple):
     q: Array | None
     weight: Array | None
     whole: Array | None
+    sign: Array | None
     has_labels: int
     n_outputs: int
     n: int
@@ -175,13 +176,15 @@ class Candidates(NamedTuple):
     greatest: Array | None
     threshold: Array | None
     flipped: Array | None
+    column: Array | None
     slots: int
+    n_orders: int
     weight_bits: int
     label_bits: int
     value_bits: int
 
 
-NO_CANDIDATES = Candidates(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
+NO_CANDIDATES = Candidates(None, None, None, None, None, None, None, None, None, None, 0, 1, 0, 0, 0)
 """For `sides`, where split.right has the sides of samples already."""
 
 

@@ -25,11 +25,10 @@ constexpr size MEASURES = 6;
 
 enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node's mark: OUT of settle
 
-constexpr size UNIT = 4;    // numbers of a unit: exponents of targets and weights, spread, heaviest
 constexpr size TILE = 2048; // samples of a block of measure
 constexpr size LEAF_SAMPLES = 16; // samples of a thread of sum_leaves
 
-__device__ static inline bool has_units(const Target &y) { return !(y.has_labels && y.is_whole); }
+__device__ static inline bool has_units(const Target &y) { return MONOTONIC || !(y.has_labels && y.is_whole); }
 
 __device__ static inline size n_measures(const Target &y) {
     return has_units(y) ? MEASURES * (y.has_labels ? 1 : 1 + y.n_outputs) : 0;
@@ -87,6 +86,7 @@ __device__ static inline void complete(const Target &y, const Level &level, size
         hf_class_totals(totals, total[k], total[K]);
         write_leaf(y, totals, 0, 0, 0, level.value, v, k);
     }
+    if (MONOTONIC && y.has_labels) clip_leaf(y, level, v, value_of(y, NULL, total[1], total[2]));
 }
 
 // Returns the spread of node v in its unit.
@@ -263,6 +263,7 @@ __device__ static inline void finish_unit(const Target &y, const Level &level, s
     unit[1] = (double)e.m;
     unit[2] = spread_of(y, level, v);
     unit[3] = (double)(size)key_of((size)measured_of(y, level, v)[Q_MOST]);
+    if (MONOTONIC && !y.has_labels) unit[CENTRE] = centre_of(y, level, v, SUMS, 0);
     complete(y, level, v);
 }
 
@@ -300,4 +301,7 @@ extern "C" __global__ void write_leaves(Target y, Level leaves, const size *__re
         const size *own = totals + (v * K + k) * HF_LEAF_TOTALS;
         write_leaf(y, own, centre_of(y, leaves, v, SUMS, k), (int)e.k, (int)e.m, leaves.value, v, k);
     }
+    if (!MONOTONIC) return;
+    const size *own = totals + v * HF_LEAF_TOTALS;
+    clip_leaf(y, leaves, v, hf_mean(centre_of(y, leaves, v, SUMS, 0), (int)e.k, (int)e.m, own[0], own[1]));
 }

@@ -32,7 +32,7 @@ from hforest.growth.cpu.sources.stored cimport best_random_stored, place_samples
 from hforest.growth.cpu.scorers.term_histogram cimport best_of_terms, start_kept
 from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
-    no_split,
+    no_split, sign_of,
 )
 
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
@@ -82,8 +82,7 @@ cdef hf_split _best_random_column(
         n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
         if n_left == 0:
             continue
-        if t.monotonic != NULL:
-            r.sign = t.monotonic[split.column]
+        r.sign = sign_of(t, split.column)
         split.score = score_left(t, r, node, left, n_left, weight)
         number += 1
         if hf_beats(split.score, best.score):
@@ -229,8 +228,7 @@ cdef hf_split best_column(
             prefetch_column(t, r, c, node, column)
         column = work.features.column[f]
         f += 1
-        if t.monotonic != NULL:
-            r.sign = t.monotonic[column]
+        r.sign = sign_of(t, column)
         if is_stored(c) and scan_few(t, r, c, node, weight, column, &varies, &best):
             continue
         n_orders = read_orders(t, r, c, node, weight, column, &work.orders)

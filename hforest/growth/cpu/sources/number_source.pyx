@@ -27,7 +27,7 @@ from hforest.growth.cpu.node_samples cimport score_left
 from hforest.growth.cpu.scorers.random_thresholds cimport random_threshold
 from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
-    weight_bits,
+    sign_of, weight_bits,
 )
 
 cdef enum:
@@ -205,8 +205,7 @@ cdef hf_split _best_split(
         for j in range(count):
             if not lanes.threshold[j] < INFINITY:
                 continue
-            if t.monotonic != NULL:
-                r.sign = t.monotonic[column[j]]
+            r.sign = sign_of(t, column[j])
             score = _score(t, r, node, weight, &lanes, j)
             if hf_beats(score, best.score):
                 best.column, best.score, best.threshold = column[j], score, lanes.threshold[j]
