@@ -1,6 +1,7 @@
 """Coverage and widths of 90 % intervals for the targets of ordinary tables.
 
-    python bench/table_intervals.py --data DIR [DIR ...] [--tables NAME ...] [--splits 3] [--rows 9000] [--json FILE]
+    python bench/table_intervals.py --data DIR [DIR ...] [--tables NAME ...] [--splits 3]
+        [--rows 9000] [--json FILE]
 
 Intervals of `tabular.predict_interval` stand beside quantiles .05 and .95 of a quantile regression forest
 (`tree.quantiles`, 100 trees, at least 5 rows in a leaf). A split draws at most `rows` rows with its number as
