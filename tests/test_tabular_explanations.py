@@ -150,8 +150,8 @@ def test_several_targets_have_the_mean_error():
         ({"score": 1}, TypeError, "score: expected a function, got int"),
         ({"score": lambda y: 0}, TypeError, r"score: expected a function that accepts \(y, p\)"),
         ({"score": lambda y, p: 0, "sample_weight": np.ones(9)}, TypeError, "score: .*sample_weight=...\\)"),
-        ({"score": lambda y, p: np.nan}, ValueError, "score: expected a finite number, got nan"),
-        ({"score": lambda y, p: "a"}, ValueError, "score: expected a finite number, got 'a'"),
+        ({"score": lambda y, p: np.nan}, ValueError, "score: expected a finite number, got nan;"),
+        ({"score": lambda y, p: "a"}, ValueError, "score: expected a finite number, got a;"),
         ({"progress": 3}, TypeError, "progress: expected"),
         ({"rng": "a"}, TypeError, "rng: expected"),
     ],
@@ -624,3 +624,12 @@ def test_wrong_arguments_of_shap_values(change, error, words):
     model = tabular.fit(x, x[:, 0] > 0, n_members=1, n_trees=2, steps=0, rng=0)
     with pytest.raises(error, match=words):
         tabular.shap_values(**({"model": model, "x": x, "background": x} | change))
+
+
+def test_predictions_that_are_no_numbers_are_an_error_that_names_the_model():
+    assert metrics.calibration(np.full((2, 2), np.nan), np.array([0, 1])).n_rows.tolist() == [2]
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    model = tabular.fit(x, x[:, 0], task="regression", **SMALL)
+    broken = model._replace(target_scale=np.full(1, 1e300))
+    with pytest.raises(ValueError, match="^model: expected predictions of finite loss, got -inf; scale"):
+        tabular.importance(broken, x, x[:, 0])

@@ -142,7 +142,7 @@ def of_numbers(
         check.require(
             isinstance(number, int | float | np.number) and np.isfinite(number),
             "model" if own else "score", "predictions of finite loss" if own else "a finite number",
-            f"{value!r:.60}", "scale the targets" if own else "return such a number",
+            f"{number!s:.60}", "scale the targets" if own else "return such a number",
         )  # fmt: skip
         return float(number)
 
