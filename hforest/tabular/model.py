@@ -64,6 +64,11 @@ class Member(NamedTuple):
     boosted: Boosted | None = None
     """A further part of the prediction; None without."""
 
+    @property
+    def smoothing(self) -> float:
+        """Added to shares of classes before logarithms are taken: g are log((p + s) / (1 + s n_classes))."""
+        return SMOOTHING
+
 
 class Model(NamedTuple):
     """The model of a table that `fit` returns and `predict` applies."""
@@ -87,6 +92,11 @@ class Model(NamedTuple):
     text as StringDType. None in a regression, and in files of earlier versions."""
     mean: Mean = "arithmetic"
     """Mean of the members' predictions; "geometric" only for probabilities."""
+
+    @property
+    def least_probability(self) -> float:
+        """Minimum probability of which a geometric mean is taken."""
+        return LEAST_PROBABILITY
 
     def __repr__(self) -> str:
         try:
