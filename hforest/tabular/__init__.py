@@ -11,6 +11,7 @@ Samples, labels and targets are array-likes. Models are fitted and applied on th
 TypeError.
 """
 
+from .c_source import to_c
 from .columns import columns, differences, numbers
 from .encoding import Encoding
 from .files import load, save
@@ -48,4 +49,5 @@ __all__ = [
     "read",
     "save",
     "target",
+    "to_c",
 ]
