@@ -1,6 +1,8 @@
 """Models of tables and estimators as ONNX models, applied by onnxruntime and by the reference evaluator."""
 # ruff: noqa: E402 (modules that need onnx are imported where it is known to be there)
 
+import sys
+
 import numpy as np
 import pytest
 import tables_for_export as tables
@@ -210,3 +212,10 @@ def test_estimators_that_are_refused():
 
     with pytest.raises(TypeError, match="model: expected a Forest, a tabular.Model or a fitted estimator"):
         exchange.to_onnx(RandomForestClassifier())
+
+
+def test_translations_without_a_library(monkeypatch):
+    pytest.importorskip("torch", reason="needs PyTorch")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ImportError, match="translations: expected PyTorch and onnxscript, got no onnxscript"):
+        exchange.translations()

@@ -21,8 +21,9 @@ if _onnx.defs.onnx_opset_version() < 21:
     raise _missing("hforest.onnx", "onnx 1.16 or newer", "onnx", got=_onnx.__version__)
 
 from .exporting import to_onnx
+from .translations import translations
 
-__all__ = ["to_onnx"]
+__all__ = ["to_onnx", "translations"]
 
 if not _TYPE_CHECKING:
     __getattr__, __dir__ = _lookup(__name__)
