@@ -183,10 +183,10 @@ def main() -> int:
     print(machine_text())
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, table in enumerate(options.tables or there):
-            place = Path(folder) / str(number)
+        for table in options.tables or there:
+            place = Path(folder) / table
             place.mkdir()
-            rows.append(measured(table, number, options, place))
+            rows.append(measured(table, there.index(table), options, place))
             if options.json:
                 record(options.json, rows, command=" ".join(sys.argv))
     return 0

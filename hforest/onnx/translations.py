@@ -10,6 +10,10 @@ from onnx import numpy_helper
 from . import layers
 from .graph import OPSET, Value
 
+Function = Callable[..., object]
+Table = dict[Function, Function | Sequence[Function]]
+"""What `torch.onnx.export` takes as custom_translation_table."""
+
 
 def _adder(op: Any) -> layers.Add:
     """Returns a function that adds nodes to the graph that onnxscript builds."""
@@ -107,7 +111,7 @@ def _of(op: Any, epsilon: float) -> dict[str, Callable[..., Any]]:
     return {"hinge_forest": hinge_forest, "neural_forest": neural_forest, "normalize": normalize}
 
 
-def translations() -> dict[Any, Callable[..., Any]]:
+def translations() -> Table:
     """Returns the `custom_translation_table` with which `torch.onnx.export` exports layers of hforest.torch.
 
     Returns
