@@ -24,14 +24,15 @@ examples:
   python -m hforest                                           both kinds on the digits
   python -m hforest --data people.csv --target income --save model.npz    your own table
   python -m hforest predict model.npz new.csv --out predicted.csv         its predictions for other rows
+  python -m hforest export model.npz model.h                              the model in C, or as model.onnx
 
-`python -m hforest predict --help` describes the last one. Tables are CSV (also .gz), Parquet, or .npz
-archives with arrays x and y. Settings of --set are, with their defaults: n_trees=100 depth=10 n_features=100
-n_kernels=0 (5x5 convolutions of square images instead of inner products) optimizer=adam (or adagrad) lr=0.005
-(on the digits 0.04, adagrad 0.05) lr_half_life=0 (on the digits 250) batch_size=53 eval_every=500 (on the
-digits 50) held_out (a tenth of the training rows; 0: learn from all, and look at the test rows at each
-evaluation) checkpoint_seconds=5; of a table depth=6 (in a regression 4) n_features=300 lr=0.012
-batch_size=128.
+`python -m hforest predict --help` and `python -m hforest export --help` describe the last two. Tables are CSV
+(also .gz), Parquet, or .npz archives with arrays x and y. Settings of --set are, with their defaults:
+n_trees=100 depth=10 n_features=100 n_kernels=0 (5x5 convolutions of square images instead of inner products)
+optimizer=adam (or adagrad) lr=0.005 (on the digits 0.04, adagrad 0.05) lr_half_life=0 (on the digits 250)
+batch_size=53 eval_every=500 (on the digits 50) held_out (a tenth of the training rows; 0: learn from all, and
+look at the test rows at each evaluation) checkpoint_seconds=5; of a table depth=6 (in a regression 4)
+n_features=300 lr=0.012 batch_size=128.
 """
 Options = dict[str, tuple[str, dict[str, Any]]]
 """Names of options, what they do, and further arguments of argparse."""
@@ -73,10 +74,22 @@ PREDICT: Options = {
     "--out": ("write labels and probabilities, or targets: .csv, .parquet or .npz", {"metavar": "FILE"}),
     "--report": ("write a page of HTML with errors, importances and partial dependence on the rows, which "
                  "must have the target", {"metavar": "FILE.html"}),
-    "--force": ("replace any file of --out and --report", FLAG),
+    "--force": ("replace any file", FLAG),
     "--raw": ("write labels that begin with = + - @, which spreadsheets may execute", FLAG),
     "--no-header": DATA["--no-header"],
 }  # fmt: skip
+
+EXPORT: Options = {
+    "model": ("of a table, written by --save", {"metavar": "MODEL.npz"}),
+    "out": ("write a header of C99 (.h) or a model for onnxruntime (.onnx)", {"metavar": "FILE"}),
+    "--name": ("beginning of the names in the header (that of the file)", {"metavar": "NAME"}),
+    "--force": PREDICT["--force"],
+}  # fmt: skip
+COMMANDS: dict[str, tuple[str, Options]] = {
+    "predict": ("Print, or write to a file, what a model predicts for rows.", PREDICT),
+    "export": ("Write a model of a table for programs without Python.", EXPORT),
+}
+"""Commands besides training: what they do, and their options."""
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -89,26 +102,29 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Returns the options of the command line."""
-    predicts = arguments[:1] == ["predict"]
+    command = arguments[0] if arguments and arguments[0] in COMMANDS else None
     what = (
         "Train a random hinge forest and random hinge ferns on digits, or on your data; predict applies them."
     )
+    groups = {"data and error": DATA, "model and output": MODEL}
+    if command is not None:
+        what, of_command = COMMANDS[command]
+        groups = {"options": of_command}
     parser = argparse.ArgumentParser(
-        prog="python -m hforest predict" if predicts else "python -m hforest",
-        description="Print, or write to a file, what a model predicts for rows." if predicts else what,
-        epilog=None if predicts else EXAMPLES,
+        prog="python -m hforest" if command is None else f"python -m hforest {command}",
+        description=what,
+        epilog=EXAMPLES if command is None else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hforest {__version__}")
-    groups = {"options": PREDICT} if predicts else {"data and error": DATA, "model and output": MODEL}
     for title, options_of in groups.items():
         group = parser.add_argument_group(title)
         for name, (text, more) in options_of.items():
             more = more | {"type": _setting, "action": "extend"} if name == "--set" else more
             group.add_argument(name, help=text, **more)
-    options = parser.parse_args(arguments[predicts:])
-    if predicts:
-        options.kind = "predict"
+    options = parser.parse_args(arguments if command is None else arguments[1:])
+    if command is not None:
+        options.kind, options.data = command, getattr(options, "data", None)
         return options
     if options.resume and options.save is None:
         parser.error("--resume needs --save MODEL.npz, the checkpoint to continue from")
@@ -188,9 +204,13 @@ def main(arguments: list[str] | None = None) -> int:
 def work(arguments: list[str] | None) -> int:
     """Runs the command without the handling of standard streams in `main`."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
-    commands = {"predict": _tables.predict, "table": _tables.train}
+    commands = {"predict": _tables.predict, "export": _tables.export, "table": _tables.train}
     try:
-        if options.data and not (options.kind in commands and has_columns(options.data)):
+        if (
+            options.kind != "export"
+            and options.data
+            and not (options.kind in commands and has_columns(options.data))
+        ):
             _output.check_archive(options.data)
         return commands.get(options.kind, _networks.train)(options)
     except BrokenPipeError:

@@ -18,7 +18,7 @@ from .core import check, files, models, supervised
 from .core.aliases import Task
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular import errors, pictures, predictions, reporting
+from .tabular import c_source, errors, pictures, predictions, reporting
 from .tabular.columns import converted
 from .tabular.files import LAYOUT, write
 from .tabular.predictions import Predictions
@@ -361,3 +361,37 @@ def _check_page(options: argparse.Namespace, model: _Loaded) -> None:
     older = None if options.force else reporting.is_report
     inputs = {"MODEL.npz": options.model, "DATA": options.data, "--out": options.out}
     check_outputs([Output("--report", page, "a report", older)], inputs)
+
+
+# -------------------------------------------------------------------------------------------- export
+
+
+EXPORTED = {".h": c_source.FIRST_LINE.encode(), ".onnx": b"\x08\x0a\x12\x07hforest"}
+"""Suffixes of exported models, and how the files begin."""
+
+
+def _is_exported(path: str | Path) -> bool:
+    """Returns whether a file is an exported model."""
+    with open(path, "rb") as stream:
+        return stream.read(64).startswith(tuple(EXPORTED.values()))
+
+
+def export(options: argparse.Namespace) -> int:
+    """Writes a model of a table as a header of C or as an ONNX model. Returns the exit status."""
+    path = Path(options.out)
+    remedy = "choose one of these suffixes"
+    suffix = path.suffix.lower()
+    check.require(suffix in EXPORTED, "FILE", "a file that ends in .h or .onnx", str(path), remedy)
+    older = None if options.force else _is_exported
+    check_outputs([Output("FILE", path, "an exported model", older)], {"MODEL.npz": options.model})
+    model = tabular.load(options.model)
+    if suffix == ".h":
+        content = tabular.to_c(model, name=options.name or c_source.identifier(path.stem)).encode()
+    else:
+        from .onnx import to_onnx
+
+        content = to_onnx(model).SerializeToString()
+    with files.replacing(path) as stream:
+        stream.write(content)
+    echo(f"{path}: written, {len(content) / 1e6:.1f} MB")
+    return 0

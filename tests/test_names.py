@@ -120,7 +120,7 @@ def test_keywords_that_users_try_stand_in_the_table():
     )
 
 
-TEXTS = {"device", "dtype", "feature_names", "class_names", "column", "file", "path", "cmap", "settings", "state", "checkpoint"}  # fmt: skip
+TEXTS = {"device", "dtype", "name", "feature_names", "class_names", "column", "file", "path", "cmap", "settings", "state", "checkpoint"}  # fmt: skip
 """Arguments that take any text."""
 
 

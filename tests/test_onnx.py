@@ -191,7 +191,7 @@ def test_the_reference_evaluator_agrees():
 def test_what_is_refused():
     x, y = samples(np.float32)
     forest = hforest.grow(x, y, 2, max_depth=2, rng=0)
-    with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got str"):
+    with pytest.raises(TypeError, match="model: expected a Forest, a tabular.Model or a fitted estimator"):
         exchange.to_onnx("forest")
     with pytest.raises(TypeError, match="classes: expected integers or text, got float64"):
         exchange.to_onnx(forest, classes=[0.5, 1, 2, 3])

@@ -111,7 +111,8 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
     mode, threshold = np.full(len(splits), _LEQ, np.uint8), columns.threshold[splits]
     dtype = threshold.dtype
     swapped, members = np.zeros(len(splits), bool), []
-    for i in np.flatnonzero(np.diff(forest.category_indptr)[splits] > 0):
+    sets = np.diff(forest.category_indptr) if forest.category_indptr.size else np.zeros(len(tree_of))
+    for i in np.flatnonzero(sets[splits] > 0):
         categories, swapped[i] = _members(forest, int(splits[i]))
         if len(categories):
             mode[i] = _MEMBER

@@ -261,24 +261,24 @@ class Estimator(BaseEstimator):
         if not self._splits_by_categories():
             x = self._indicated(x, reset)
         elif reset:
-            self._complete = self.columns_.categorical & ~np.isnan(x).any(axis=0)
+            self.complete_ = self.columns_.categorical & ~np.isnan(x).any(axis=0)
         else:  # a forest without missing values takes categories that it has not seen, but no NaN
             sizes = np.diff(self.columns_.level_start)[self.columns_.source]
-            x = np.where(self._complete & np.isnan(x) & (sizes < MAX_LEVELS), sizes, x)
+            x = np.where(self.complete_ & np.isnan(x) & (sizes < MAX_LEVELS), sizes, x)
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
 
     def _indicated(self, x: np.ndarray, reset: bool) -> np.ndarray:
         """Returns numbers with indicators in place of categories: of the most frequent levels of each
         column."""
         if reset:
-            self._levels: list[np.ndarray | None] = []
+            self.levels_: list[np.ndarray | None] = []
             for a, is_level in zip(x.T, self.columns_.categorical, strict=True):
                 counts = np.bincount(a[~np.isnan(a)].astype(np.int64)) if is_level else np.zeros(0)
                 most = np.sort(np.argsort(-counts, kind="stable")[:MAX_INDICATED])
-                self._levels.append(most if is_level else None)
+                self.levels_.append(most if is_level else None)
         parts = [
             a[:, None] if levels is None else (a[:, None] == levels).astype(np.float64)
-            for a, levels in zip(x.T, self._levels, strict=True)
+            for a, levels in zip(x.T, self.levels_, strict=True)
         ]
         return np.concatenate(parts, axis=1) if parts else x
 
@@ -288,7 +288,7 @@ class Estimator(BaseEstimator):
             return importances
         source = self.columns_.source
         if not self._splits_by_categories():
-            source = np.repeat(source, [1 if levels is None else len(levels) for levels in self._levels])
+            source = np.repeat(source, [1 if levels is None else len(levels) for levels in self.levels_])
         return np.bincount(source, importances, minlength=self.n_features_in_)
 
     def _samples(self, X: ArrayLike) -> np.ndarray:

@@ -113,15 +113,15 @@ class _Honest(GrownForest):
                 )
         grown = super()._grow(x, y, settings | {"bootstrap": counts.structure} | _TREES[self.trees])
         honest = tree.refit(grown, x, y, counts=counts.leaf, empty=self.empty, **_learned(settings))
-        self._fallback: np.ndarray | None = None
+        self.fallback_: np.ndarray | None = None
         if self.empty == "abstain":
             of_class = np.bincount(y, weight, settings["n_classes"])
-            self._fallback = of_class / of_class.sum()
+            self.fallback_ = of_class / of_class.sum()
         return honest
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         outputs = super()._outputs(x)
-        fallback = vars(self).get("_fallback")
+        fallback = vars(self).get("fallback_")
         if fallback is None:
             return outputs
         # Rows sum to the share of trees that vote. Where none votes, classes have the shares of all samples.

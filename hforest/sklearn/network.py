@@ -56,12 +56,12 @@ class _Network(Estimator):
             x, target, of_task = self._learned(X, y)
             seed, settings = self._seed(), self._settings()
             plain = np.zeros(x.shape[1]), np.ones(x.shape[1])
-            self._units = units(x) if self.standardize else plain
-            x = standardised(x, self._units)
+            self.units_ = units(x) if self.standardize else plain
+            x = standardised(x, self.units_)
             if of_task["task"] == "regression":
                 target = target.reshape(len(x), -1)
-                self._target_units = units(target)
-                target = (target - self._target_units[0]) / self._target_units[1]
+                self.target_units_ = units(target)
+                target = (target - self.target_units_[0]) / self.target_units_[1]
             order = np.random.default_rng([seed, 1]).permutation(len(x))
             held, rows = np.split(order, [int(float(share) * len(x))])
             if not len(held):
@@ -91,10 +91,10 @@ class _Network(Estimator):
             name: np.require(a, requirements="W") if isinstance(a, np.ndarray) else a
             for name, a in self.state_.items()
         }
-        scores = predict(self.config_, state, standardised(x, self._units))
+        scores = predict(self.config_, state, standardised(x, self.units_))
         if self.config_.task == "classification":
             return softmax(scores, axis=1)
-        mean, deviation = self._target_units
+        mean, deviation = self.target_units_
         return scores.astype(np.float64) * deviation + mean
 
 

@@ -241,8 +241,8 @@ class NeuralForestClassifier(Classifier, Estimator):
         if first:
             mean, deviation = units(x)
             far = (abs(mean) > FAR * deviation) | (abs(np.log10(deviation)) > DECADES)
-            self._units = (np.where(far, mean, 0.0), np.where(far, deviation, 1.0)) if far.any() else None
-        return x if self._units is None or not self.standardize else standardised(x, self._units)
+            self.units_ = (np.where(far, mean, 0.0), np.where(far, deviation, 1.0)) if far.any() else None
+        return x if self.units_ is None or not self.standardize else standardised(x, self.units_)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return neural.predict(self.model_, self._standardised(x, first=False))

@@ -11,6 +11,7 @@ Samples, labels and targets are array-likes. Models are fitted and applied on th
 TypeError.
 """
 
+from .c_source import to_c
 from .columns import columns, differences, numbers
 from .describing import describe
 from .encoding import Encoding
@@ -58,4 +59,5 @@ __all__ = [
     "save",
     "shap_values",
     "target",
+    "to_c",
 ]

@@ -72,6 +72,11 @@ class Member(NamedTuple):
     """(n_leaves, n_outputs) float32 in a regression: means of squared out-of-bag errors in the leaves of the
     forest, for `predict_interval`; targets are in deviations. None in a classification."""
 
+    @property
+    def smoothing(self) -> float:
+        """Added to shares of classes before logarithms are taken: g are log((p + s) / (1 + s n_classes))."""
+        return SMOOTHING
+
 
 class Model(NamedTuple):
     """The model of a table that `fit` returns and `predict` applies."""
@@ -98,6 +103,11 @@ class Model(NamedTuple):
     held_out: FloatArray | None = None
     """(n_errors, n_outputs) float64: errors of held-out rows in a regression, in expected errors, for
     `predict_interval`. None without such rows."""
+
+    @property
+    def least_probability(self) -> float:
+        """Minimum probability of which a geometric mean is taken."""
+        return LEAST_PROBABILITY
 
     def __repr__(self) -> str:
         try:
