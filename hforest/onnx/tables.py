@@ -166,10 +166,15 @@ def _mixed(graph: Graph, some: str, others: str, share: np.ndarray) -> str:
     return graph.add("Add", *parts)
 
 
-def _boosted(graph: Graph, boosted: tabular.Boosted, x: str, n_outputs: int, is_classes: bool) -> str:
-    scores = forests.means(graph, boosted.forest, x, _FLOAT32)
+def _boosted(
+    graph: Graph, boosted: tabular.Boosted, x: str, native: str, n_outputs: int, is_classes: bool
+) -> str:
+    scores = forests.means(graph, boosted.forest, native, _FLOAT32)
     if not is_classes:
-        return graph.cast(scores, _FLOAT64)
+        y = graph.cast(scores, _FLOAT64)
+        if boosted.linear is None:
+            return y
+        return graph.add("Add", y, graph.cast(graph.add("MatMul", x, boosted.linear), _FLOAT64))
     if boosted.forest.value.shape[1] < n_outputs:
         scores = graph.add("Concat", graph.add("Sub", scores, scores), scores, axis=1)
     return _probabilities(graph, scores)
@@ -186,7 +191,7 @@ def _member(graph: Graph, member: tabular.Member, x: str, native: str, is_classe
         y = _mixed(graph, y, grown, member.share)
     if member.boosted is None:
         return y
-    boosted = _boosted(graph, member.boosted, native, len(member.intercept), is_classes)
+    boosted = _boosted(graph, member.boosted, x, native, len(member.intercept), is_classes)
     return _mixed(graph, boosted, y, member.boosted.share)
 
 

@@ -39,6 +39,7 @@ struct model_member {
     const int *features;
     const float *weights, *intercept;
     struct model_forest forest, boosted;
+    const float *linear; /* (columns, outputs): slopes of the boosted part, or NULL */
     float offset;
     double share, boosted_share;
 };
@@ -130,6 +131,7 @@ def _member(header: _Header, i: int, member: Member) -> str:
         *(header.array(f"{field}_{i}", a) for field, a in numbers.items()),
         _forest(header, f"{name}.forest", member.forest) if grown else _NO_FOREST,
         _NO_FOREST if member.boosted is None else _forest(header, f"{name}.boosted", boosted.forest),
+        "NULL" if boosted.linear is None else header.array(f"linear_{i}", boosted.linear),
         *(repr(float(a)) for a in (np.float32(member.offset), member.share, boosted.share)),
     ]
     return "    {" + ",\n     ".join(fields) + "}"

@@ -223,6 +223,11 @@ static inline void model_of_member(
         scores[0] = 0; /* that of the first of two classes */
         model_grown(&member->boosted, native, scores + MODEL_N_OUTPUTS - member->boosted.n_outputs);
         model_answers(scores, other);
+        for (j = 0; j < MODEL_N_ENCODED && member->linear; j++) {
+            for (k = 0; k < MODEL_N_OUTPUTS; k++) {
+                other[k] += (double)encoded[j] * member->linear[j * MODEL_N_OUTPUTS + k];
+            }
+        }
         model_mix(other, member->boosted_share, y);
     }
 }
