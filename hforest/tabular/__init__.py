@@ -17,10 +17,11 @@ from .files import load, save
 from .fitting import fit
 from .kinds import Columns
 from .levels import Levels
-from .model import Boosted, Member, Model, predict
+from .model import Boosted, Member, Model
 from .reading import read
 from .report import describe
 from .scaling import Scaling
+from .serving import Prepared, predict, prepare
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
 from .training import Moments
@@ -33,6 +34,7 @@ __all__ = [
     "Member",
     "Model",
     "Moments",
+    "Prepared",
     "Scaling",
     "Target",
     "TrainingState",
@@ -45,6 +47,7 @@ __all__ = [
     "numbers",
     "partial_fit",
     "predict",
+    "prepare",
     "read",
     "save",
     "target",
