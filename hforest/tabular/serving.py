@@ -272,6 +272,7 @@ def predict(model: Model | Prepared, x: ArrayLike, *, out: FloatArray | None = N
         return y
     check.on_cpu(out=out)
     check.array("out", out, FLOAT64, y.shape, {})
-    check.outputs({"out": out}, {"x": x, "model": model})
+    members = {f"model.members[{i}]": a for i, a in enumerate(getattr(model, "members", ()))}
+    check.outputs({"out": out}, {"x": x, "model": model} | members)
     out[...] = y
     return out
