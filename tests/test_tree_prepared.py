@@ -313,7 +313,7 @@ def test_only_a_sound_forest_makes_one():
             fault()
     with pytest.raises(TypeError):
         type("Other", (Prepared,), {})
-    for call in (lambda: prepared.quick(None, STUMP.value, 0), lambda: prepared.is_for(None, 1)):
+    for call in (lambda: prepared.quick(None, STUMP.value, 0), lambda: prepared.is_for(None, True)):
         with pytest.raises(TypeError):
             call()
     ready = prepare(STUMP)
@@ -367,3 +367,116 @@ def test_several_threads_use_one():
 def _letters():
     x = np.random.default_rng(0).normal(size=(500, 8)).astype(np.float32)
     return x, (x[:, 0] > 0) + 2 * (x[:, 1] > 0.3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pure", [False, True])
+def test_many_rows_get_a_layout(kind, dtype, pure, threads, simd):
+    forest = forest_of(kind, dtype, 3, pure=pure)
+    ready = prepare(forest)
+    x = samples_of(kind.replace("missing", "plain"), 700, 5, dtype)
+    if kind == "categories":
+        x[np.isnan(x)] = 3
+    elif np.isnan(x).any():
+        x = np.nan_to_num(x)
+    assert prepared.has_layout(ready, False) == ("projections" in kind)
+    for _ in range(4):
+        assert_equal(forest, ready, x)
+    assert prepared.has_layout(ready, False) == prepared.has_layout(ready, True) == (kind != "categories")
+    for n in (63, 64, 65, 129, 699):
+        assert_equal(forest, ready, x[:n])
+    for n in (1, 2, 7):
+        threads(n)
+        assert_equal(forest, ready, x)
+    simd("plain")
+    assert_equal(forest, ready, x)
+    if kind not in ("plain", "projections"):
+        x[5::7, 1] = np.nan
+        assert_equal(forest, ready, x)
+
+
+def test_a_layout_is_made_by_one_of_several_threads():
+    forest = forest_of("plain", np.float32, 5, n_trees=40, depth=9)
+    x = samples_of("plain", 500, 5, np.float32)
+    want = tree.predict(forest, x)
+    ready = prepare(forest)
+
+    def work(_):
+        return all(
+            tree.predict(ready, x[:n]).tobytes() == want[:n].tobytes() for n in (100, 500, 65, 300) * 10
+        )
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+    assert prepared.has_layout(ready, False)
+
+
+def with_entries(forest, sizes, n_features, seed=0):
+    """Returns a forest whose splits compare projections of these numbers of entries in turn; 0: a feature."""
+    rng = np.random.default_rng(seed)
+    is_split = forest.feature != -1
+    n = np.where(is_split, np.resize(sizes, len(is_split)), 0)
+    indptr = np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
+    dtype = forest.threshold.dtype
+    return forest._replace(
+        feature=np.where(n > 0, -2, forest.feature).astype(np.int32), indptr=indptr,
+        indices=rng.integers(0, n_features, indptr[-1]).astype(np.int32),
+        data=rng.normal(size=indptr[-1]).astype(dtype),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [0],
+        [1],
+        [2, 0, 1],
+        [4, 3],
+        [3] * 8 + [5],
+        [0, 1, 2, 3, 4, 2, 1, 0, 4, 3, 9],
+        [5, 3],
+        [7],
+        [36],
+        [0, 40],
+    ],
+)
+@pytest.mark.parametrize("n_trees", [1, 16, 21])
+def test_projections_of_any_number_of_entries(sizes, n_trees, dtype):
+    forest = with_entries(random_forest(n_trees, 7, 6, 3, dtype, 1, False), sizes, 6)
+    ready = prepare(forest)
+    x = inputs(90, 6, dtype, 2)
+    with hforest.using("reference"):
+        leaf, y = tree.apply(forest, x), tree.predict(forest, x)
+    for n in (1, 5, 15, 16, 90):
+        for of in (forest, ready):
+            assert np.array_equal(tree.apply(of, x[:n]), leaf[:n])
+            assert tree.predict(of, x[:n]).tobytes() == y[:n].tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_of_few_rows_in_out(kind, dtype):
+    forest = forest_of(kind, dtype, 4)
+    ready, x = prepare(forest), samples_of(kind, 3, 5, dtype)
+    for what, function in enumerate(FUNCTIONS, -1):
+        want = function(forest, x)
+        out = np.zeros_like(want)
+        assert prepared.quick(ready, x, what, out) is out
+        assert out.tobytes() == want.tobytes()
+        out[...] = 0
+        assert function(ready, x, out=out) is out
+        assert out.tobytes() == want.tobytes()
+        for other in (
+            out[:2], np.asfortranarray(out), out.astype(np.float16), out.tolist(), out[0], np.repeat(out, 2, axis=1)[:, ::2],
+        ):  # fmt: skip
+            assert prepared.quick(ready, x, what, other) is None or np.shares_memory(other, out)
+        x[2, 3], out[...] = np.inf, 7
+        with pytest.raises(ValueError, match="^x: expected "):
+            function(ready, x, out=out)
+        assert (out == 7).all()
+        x[2, 3] = 0
+        out.flags.writeable = False
+        with pytest.raises(ValueError, match="^out: expected a writable array"):
+            function(ready, x, out=out)
+    square = np.zeros((5, 5), dtype)
+    with pytest.raises(ValueError, match="^out: expected memory that no other argument uses"):
+        tree.predict(ready, square[:3], out=square.ravel()[:9].reshape(3, 3))

@@ -364,8 +364,8 @@ def rows(name: str, a: Array, n_rows: int) -> None:
 def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
     """Checks the arrays that a call writes: each is writable and overlaps no other array of the call.
 
-    `read` has all other arrays of the call before any conversion, or named tuples of arrays; other values are
-    ignored. The arrays in `written` are C-contiguous.
+    `read` has all other arrays of the call before any conversion, or named tuples of them, also nested;
+    other values are ignored. The arrays in `written` are C-contiguous.
     """
     others = list(_arrays(read))
     if machine.apart(list(written.values()), [a for _, a in others]):
@@ -392,7 +392,7 @@ def _arrays(named: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
             yield name, a
         elif isinstance(a, tuple) and hasattr(a, "_fields"):
             for field, b in zip(a._fields, a, strict=True):
-                yield f"{name}.{field}", b
+                yield from _arrays({f"{name}.{field}": b})
 
 
 @contextmanager

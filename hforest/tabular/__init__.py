@@ -21,10 +21,11 @@ from .importances import Importance, importance
 from .intervals import predict_interval
 from .kinds import Columns
 from .levels import Levels
-from .model import Boosted, Member, Model, predict
+from .model import Boosted, Member, Model
 from .reading import read
 from .reporting import Report, report
 from .scaling import Scaling
+from .serving import Prepared, predict, prepare
 from .shap import shap_values
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
@@ -39,6 +40,7 @@ __all__ = [
     "Member",
     "Model",
     "Moments",
+    "Prepared",
     "Report",
     "Scaling",
     "Target",
@@ -54,6 +56,7 @@ __all__ = [
     "partial_fit",
     "predict",
     "predict_interval",
+    "prepare",
     "read",
     "report",
     "save",

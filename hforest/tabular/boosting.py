@@ -9,8 +9,8 @@ from .. import growth, tree
 from ..core.aliases import FloatArray, Task
 from ..tree import Forest
 from . import recipe
-from .model import CHUNK, Boosted, Member, mixed, of_scores, outputs
-from .recipe import Rows, Settings, loss_of
+from .model import Boosted, Member, mixed, of_scores, outputs
+from .recipe import CHUNK, Rows, Settings, loss_of
 
 Steps = Callable[[FloatArray], tuple[FloatArray, FloatArray | None]]
 """Returns the negative gradient of a loss with respect to scores, and its second derivative, None for 1, each

@@ -231,7 +231,7 @@ def learned(
             values = typed.values
             said = [*typed.faults, *texts.unread(typed.form, typed.unreadable, raw, values, place)]
             properties, more = _learned(values, categorical is not None, column in chosen, words, place)
-            some = _features(properties.levels, properties.parts, values)
+            some = of_values(properties.levels, properties.parts, values)
             notes = [*typed.notes, *_lost(values, words), *filter(None, map(_common, some[:1]))]
         except ColumnError as fault:
             return fault.alone()
@@ -283,7 +283,7 @@ def stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
 # -------------------------------------------------------------------------------------- converting
 
 
-def _features(levels: Sequence[str], parts: Sequence[str], values: Values) -> list[FloatArray]:
+def of_values(levels: Sequence[str], parts: Sequence[str], values: Values) -> list[FloatArray]:
     """Returns the features of a column, each (n_rows,) float64, for values of this or another table."""
     if values.kind == MISSING:
         return [values.data] * len(parts)
@@ -397,7 +397,7 @@ def converted(name: str, columns: Columns, table: Any, faults_of: list[str] | No
                 )
             values, said = _as_learned(columns, j, readers[place[column]], where)
             _check_kind(kind, values, bool(levels), where)
-            some = _features(levels, of_column, values)
+            some = of_values(levels, of_column, values)
             return some, said if faults_of is None else [*said, *_unlike(columns, j, values, some, where)]
         except ColumnError as fault:
             return fault.alone()

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
 from .kinds import Columns
-from .model import Model, predict
+from .model import Model
+from .serving import predict
 from .tables import TIMES
 
 MOST_ROWS = 200

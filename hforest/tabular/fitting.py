@@ -324,9 +324,9 @@ def fit(
     if task == "classification":
         return model
     if held is not None:
-        return model._replace(held_out=held_out_errors(model, held))
+        return model._replace(held_out=held_out_errors(model.members, held))
     judged = [
-        held_out_errors(model._replace(members=(member,)), rows.part(part))
+        held_out_errors((member,), rows.part(part))
         for member, part in zip(members, parts, strict=False) if len(part)
     ]  # fmt: skip
     return model._replace(held_out=np.concatenate(judged)) if judged else model

@@ -10,7 +10,8 @@ from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from . import metrics
 from .columns import text_array
-from .model import Model, check_width, checked, goals_of, numbers_of, predict
+from .model import Model, check_width, checked, goals_of, numbers_of
+from .serving import predict
 
 Score = Callable[..., float]
 """A function score(y, p), or score(y, p, sample_weight=w), whose result is greater for better predictions."""

@@ -5,45 +5,47 @@ import math
 import numpy as np
 
 from .. import tree
-from ..core import check, supervised
+from ..core import check
 from ..core.aliases import ArrayLike, FloatArray
-from ..core.threads import one_blas_thread
-from ..tree import Interval
-from .model import Member, Model, blocks, check_width, checked, forest_inputs, in_units, means, numbers_of
+from ..tree import Forest, Interval
+from .model import Member, Model, forest_inputs, outputs
 from .recipe import Rows
+from .serving import Prepared, encoded, evaluated, given
 
 LEAST_SQUARE = 1e-6
 """Minimum expected squared error, in squared deviations of the target."""
 
 
-def _expected(members: tuple[Member, ...], x: FloatArray, native: FloatArray | None) -> FloatArray:
-    """Returns the expected errors of samples, (n_samples, n_outputs) float64, above 0, in deviations."""
-    squares = [
-        tree.predict(
-            member.forest._replace(value=member.squares), forest_inputs(x, member.grown_kernel, native)
-        )
-        for member in members
-    ]
+def _expected(forests: list[Forest], samples: list[FloatArray]) -> FloatArray:
+    """Returns the expected errors of samples, (n_samples, n_outputs) float64, above 0, in deviations.
+
+    They are the roots of means over members, of forests whose values are `Member.squares`.
+    """
+    squares = [tree.predict(forest, z) for forest, z in zip(forests, samples, strict=True)]
     mean: FloatArray = np.mean(squares, axis=0, dtype=np.float64)
     return np.sqrt(np.maximum(mean, LEAST_SQUARE))
 
 
-def held_out_errors(model: Model, rows: Rows) -> FloatArray:
-    """Returns the errors of rows that no member was fitted to, divided by the expected ones."""
-    errors: FloatArray = (rows.y - means(model, rows.x, rows.native)) / _expected(
-        model.members, rows.x, rows.native
-    )
+def _forests(members: tuple[Member, ...]) -> list[Forest]:
+    return [member.forest._replace(value=member.squares) for member in members]
+
+
+def held_out_errors(members: tuple[Member, ...], rows: Rows) -> FloatArray:
+    """Returns the errors of rows to which no member was fitted, divided by the expected ones."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = np.mean([outputs(member, rows.x, "regression", rows.native) for member in members], axis=0)
+    samples = [forest_inputs(rows.x, member.grown_kernel, rows.native) for member in members]
+    errors: FloatArray = (rows.y - y) / _expected(_forests(members), samples)
     return errors
 
 
-@one_blas_thread()
-def predict_interval(model: Model, x: ArrayLike, *, coverage: float = 0.9) -> Interval:
+def predict_interval(model: Model | Prepared, x: ArrayLike, *, coverage: float = 0.9) -> Interval:
     """Returns intervals that contain the targets of new rows with a given probability.
 
     Parameters
     ----------
-    model : Model
-        Model of a regression, from `fit` with held-out rows (`validation`), or `load`.
+    model : Model or Prepared
+        Model of a regression, from `fit` with held-out rows (`validation`), or `load`, or `prepare`.
     x : (n_samples, n_features) array_like of real numbers, or a table
         Samples, as for `predict`.
     coverage : float
@@ -80,13 +82,14 @@ def predict_interval(model: Model, x: ArrayLike, *, coverage: float = 0.9) -> In
     True
     """
     coverage = check.number("coverage", coverage, 0.0, 1.0, open_low=True)
-    model, n_features = checked("model", model)
+    ready, table = given(model, x)
+    members, scale = ready.model.members, ready.model.target_scale
     check.require(
-        model.task == "regression", "model", "a model of a regression", "one of classes",
+        ready.model.task == "regression", "model", "a model of a regression", "one of classes",
         "use the probabilities of predict",
     )  # fmt: skip
-    errors = model.held_out
-    if errors is None or any(member.squares is None for member in model.members):
+    errors = ready.model.held_out
+    if errors is None or any(member.squares is None for member in members):
         raise ValueError(
             "model: expected one with errors of held-out rows, got none; fit a model with validation above 0 "
             "and at least 8 held-out rows"
@@ -98,13 +101,12 @@ def predict_interval(model: Model, x: ArrayLike, *, coverage: float = 0.9) -> In
             f"coverage: expected at most {1 - 2 / (len(errors) + 1):.4g} with {len(errors)} held-out rows, "
             f"got {coverage:g}; pass a smaller one, or fit to more rows"
         )
-    check.on_cpu(x=x)
-    table = supervised.matrix("x", numbers_of(model, x), missing=True)
-    check_width(table, n_features)
-    errors = np.sort(errors, axis=0)
-    low, high = (np.empty((len(table), errors.shape[1])) for _ in range(2))
-    for part, rows, native in blocks(model, table):
-        mean, expected = means(model, rows, native), _expected(model.members, rows, native)
-        low[part] = mean + errors[outside - 1] * expected
-        high[part] = mean + errors[-outside] * expected
-    return Interval(in_units(model, low), in_units(model, high))
+    errors, forests = np.sort(errors, axis=0), _forests(members)
+    y = evaluated(ready, table)
+    low, high = y.copy(), y
+    for part, rows, native in encoded(ready, table):
+        samples = [parts.grown_inputs(rows, native) for parts in ready.parts]
+        expected = _expected(forests, samples) * scale
+        low[part] += errors[outside - 1] * expected
+        high[part] += errors[-outside] * expected
+    return Interval(low[:, 0], high[:, 0]) if len(scale) == 1 else Interval(low, high)

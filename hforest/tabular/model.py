@@ -1,27 +1,23 @@
-"""Models of tables: fields, checks, predictions."""
+"""Models of tables: fields, checks, and the predictions of members in NumPy, for training."""
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
 from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
-from ..core.threads import one_blas_thread
 from ..tree import Forest
 from ..tree.callers import trusted
 from .columns import converted
-from .encoding import Encoding, check_encoding, columns
+from .encoding import Encoding, check_encoding
 from .kinds import Columns, check_columns
-from .recipe import LEAST_PROBABILITY, SMOOTHING
+from .recipe import SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
 from .targets import known_places
 
 Mean = Literal["arithmetic", "geometric"]
 MEANS = ("arithmetic", "geometric")
-CHUNK = 4096
-"""Number of rows that `predict` evaluates at a time."""
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 
@@ -127,11 +123,16 @@ def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(x, kernel, out=z[:, n_features:])
         if check.values_checked() and not bool(np.isfinite(z).all()):
-            raise ValueError(
-                "model: expected inner products of columns in the range of float32, got larger ones; pass "
-                "what fit returned"
-            )
+            raise_large_products()
     return z
+
+
+def raise_large_products() -> NoReturn:
+    """Raises the error of inner products beyond the range of float32."""
+    raise ValueError(
+        "model: expected inner products of columns in the range of float32, got larger ones; pass what fit "
+        "returned"
+    )
 
 
 def probabilities(scores: FloatArray) -> FloatArray:
@@ -355,68 +356,3 @@ def goals_of(model: Model, y: ArrayLike, n: int) -> FloatArray | IntArray:
         "pass as many targets",
     )  # fmt: skip
     return numbers
-
-
-def _mean(parts: list[FloatArray], mean: Mean) -> FloatArray:
-    """Returns the mean of predictions; a geometric one of probabilities is normalised."""
-    if mean == "geometric" and len(parts) > 1:
-        return probabilities(np.mean([np.log(np.maximum(p, LEAST_PROBABILITY)) for p in parts], axis=0))
-    return np.mean(parts, axis=0)
-
-
-@one_blas_thread()
-def predict(model: Model, x: ArrayLike) -> FloatArray:
-    """Returns class probabilities, or predicted targets, of the rows of a table.
-
-    Parameters
-    ----------
-    model : Model
-        From `fit` or `load`.
-    x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples in the units of the training table, finite or NaN for missing values. Numbers outside the
-        training range of a column are clipped to it; unknown categories are treated as missing. If the model
-        was fitted on a data frame: a table with the same columns, see `numbers`.
-
-    Returns
-    -------
-    (n_samples, n_classes) or (n_samples, n_outputs) array of float64
-        Probabilities in the order of ``model.classes``, whose rows sum to 1, or targets in the units of
-        training; (n_samples,) for a single target.
-
-    Notes
-    -----
-    The prediction of a member is ``share * trees + (1 - share) * forest``, mixed with that of its boosted
-    trees in the same way. The result is the mean over members; of probabilities, the normalised geometric
-    mean. If the training rows
-    had no missing values, a missing value is replaced by the mean of its column. Cost: a matrix product with
-    the learned inner products, and n_trees paths through hinge trees; the same number through the grown
-    forest if share is below 1.
-    """
-    model, n_features = checked("model", model)
-    check.on_cpu(x=x)
-    table = supervised.matrix("x", numbers_of(model, x), missing=True)
-    check_width(table, n_features)
-    y = np.empty((len(table), len(model.target_center)))
-    for part, rows, native in blocks(model, table):
-        y[part] = means(model, rows, native)
-    return y if model.task == "classification" else in_units(model, y)
-
-
-def blocks(model: Model, table: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray | None]]:
-    """Yields slices of checked rows, their encoded columns, and those with NaN (None if they are equal)."""
-    for first in range(0, len(table), CHUNK):
-        part = slice(first, first + CHUNK)
-        yield part, *columns(model.scaling, model.encoding, table[part])
-
-
-def means(model: Model, x: FloatArray, native: FloatArray | None) -> FloatArray:
-    """Returns means over the members, (n_samples, n_outputs) float64; targets in deviations."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _mean([outputs(member, x, model.task, native) for member in model.members], model.mean)
-
-
-def in_units(model: Model, y: FloatArray) -> FloatArray:
-    """Returns predicted targets in the units of training; (n_samples,) for a single target."""
-    with np.errstate(over="ignore"):
-        y = y * model.target_scale + model.target_center
-    return y[:, 0] if y.shape[1] == 1 else y

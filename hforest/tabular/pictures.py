@@ -11,7 +11,8 @@ import numpy as np
 from ..core import extras, files
 from ..core.outputs import Output, check_outputs
 from . import importances, metrics
-from .model import Model, predict
+from .model import Model
+from .serving import predict
 
 _ORIGIN = {
     "png": ("Software", b"Software\0hforest"),

@@ -50,6 +50,8 @@ BOOSTED_FEATURES, BOOSTED_BINS = 0.4, 255
 """Share of the columns that are sampled at a node, and maximum number of bins of a column."""
 JUDGE_BOOSTED_EVERY, BOOSTED_PATIENCE = 10, 50
 """Number of boosted trees between two evaluations on held-out rows, and without an improvement at the end."""
+CHUNK = 4096
+"""Number of rows that are evaluated at a time."""
 LEAST_CURVATURE = 1e-6
 """Minimum second derivative of a loss."""
 LEAST_PROBABILITY = 1e-6

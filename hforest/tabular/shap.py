@@ -10,7 +10,8 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..tree import ShapValues
 from .columns import converted
 from .importances import names_and_sets
-from .model import Model, check_width, checked, predict
+from .model import Model, check_width, checked
+from .serving import predict
 
 STEP_ROWS = 1 << 14
 """Number of rows of permutations that are drawn at a time, about."""

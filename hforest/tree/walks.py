@@ -128,8 +128,8 @@ def _write(
     if isinstance(x, Unconverted):
         for part, block, some in x.rows("x", knows_missing(forest), REMEDY):
             _write(prepared, forest, block, what, result[part], some)
-    elif prepared is not None and isinstance(x, np.ndarray) and is_for(prepared, len(x), has_missing):
-        write(prepared, x, what, result)
+    elif prepared is not None and isinstance(x, np.ndarray) and is_for(prepared, has_missing):
+        write(prepared, x, what, result, has_missing)
     else:
         backend = dispatch.backend(PACKAGE, result)
         for part, arrays, samples in _parts(forest, x, has_missing):
@@ -142,7 +142,7 @@ def _write(
 def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
     """Returns leaves, means or vote shares of arguments that it checks."""
     prepared = forest if isinstance(forest, Prepared) else None
-    if prepared is not None and out is None and (result := quick(prepared, x, what)) is not None:
+    if prepared is not None and (result := quick(prepared, x, what, out)) is not None:
         return result
     plain = forest.forest if isinstance(forest, Prepared) else forest
     arrays = arrays_of(plain, x)
@@ -338,9 +338,11 @@ def prepare(forest: Forest | Prepared) -> Prepared:
     -----
     A Prepared cannot be changed, and several threads may use it at the same time. Its pickle is that of its
     forest, which is checked and packed again when it is read. Splits by features are packed in 8 to 16 bytes,
-    with a few levels of a tree next to each other; several trees are walked at once. Forests with projections
-    or categories are not packed, but skip their checks. Memory: 16 to 24 bytes per node, and a copy of a
-    forest that was neither grown nor loaded. Cost: some tens of nanoseconds per node, and a check of a copy.
+    with a few levels of a tree next to each other, and splits by projections with their entries; several
+    trees are walked at once. Forests with categories are not packed, but skip their checks. After calls on
+    many rows (some eight steps per node) the trees are packed for such rows, too, and this is kept. Memory:
+    16 to 24 bytes per node, or 28 to 100 with projections; then 12 to 20 more; and a copy of a forest that
+    was neither grown nor loaded. Cost: some tens of nanoseconds per node, and a check of a copy.
 
     Calls on few rows, of up to about 16,000 steps from node to node, keep the GIL, for waiting for it may
     take longer than the call. All others release it.

@@ -676,6 +676,12 @@ def _model_of_table(s: Setting) -> tabular.Model:
     return _fitted(task, s.n_classes, s.n_features, s.dtype, s.flag())
 
 
+@value("tabular.predict.model", "tabular.prepare.model")
+def _model_of_table_or_prepared(s: Setting) -> tabular.Model | tabular.Prepared:
+    model = _model_of_table(s)
+    return tabular.prepare(model) if s.flag() else model
+
+
 @value("tabular.partial_fit.y", "tabular.importance.y", "tabular.report.y")
 def _more_of_table(s: Setting) -> np.ndarray:
     model, n = s.argument("model"), len(s.argument("x"))

@@ -16,7 +16,7 @@ import scipy.sparse
 from hypothesis import reject
 
 import hforest
-from hforest import growth, tree
+from hforest import growth, tabular, tree
 from hforest.scale.rows.communicators import OneWorker
 
 from .growing import _x_with_missing
@@ -426,6 +426,10 @@ def run_threads(case: Case) -> None:
 # ------------------------------------------------------------------------------------------ between
 
 
+PREPARE = {"forest": tree.prepare, "model": tabular.prepare}
+"""Functions that check these arguments once; the attributes of their results have the same names."""
+
+
 def takes_checked(target: Target) -> bool:
     """Whether a function takes objects that carry what was checked."""
     return any(
@@ -434,7 +438,7 @@ def takes_checked(target: Target) -> bool:
 
 
 def between(s: Setting) -> Case:
-    """Samples or a prepared forest whose arrays or attributes change before a call, or between two."""
+    """Samples, a prepared forest or a prepared model, whose arrays or attributes change before a call, or between two."""
     arguments = _drawn(s)
     names = [name for name in arguments if "Samples" in s.target.annotation(name)]
     names += ["x"] * isinstance(arguments.get("x"), growth.Samples)
@@ -452,7 +456,7 @@ def between(s: Setting) -> Case:
             settings["categorical"] = [0]
         arguments[name] = x
         settings["max_bins"] = s.choice((None, 4))
-    sources = {k: a for k, a in arguments.items() if k in ("windows", "forest", *names[:1])}
+    sources = {k: a for k, a in arguments.items() if k in ("windows", *PREPARE, *names[:1])}
     paths = [path for path, _ in _all_arrays(sources)]
     return _case(s, "between", arguments, paths, ["attribute"], (0, 1), settings)
 
@@ -464,13 +468,12 @@ def run_between(case: Case) -> None:
 
 
 def _checked(case: Case, given: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Arguments with samples of x and a prepared forest, and these."""
+    """Arguments with samples of x and a prepared forest or model, and these."""
     words, checked = dict(given), []
     places = {"windows": words.pop("windows")} if "windows" in words else {}
     for name in case.target.parameters:
-        if name == "forest" and "Prepared" in case.target.annotation(name):
-            forest = given[name]
-            words[name] = tree.prepare(forest.forest if isinstance(forest, tree.Prepared) else forest)
+        if name in PREPARE and "Prepared" in case.target.annotation(name):
+            words[name] = PREPARE[name](getattr(given[name], name, given[name]))
         elif settings and not checked and name in ("x", "z"):
             words[name] = hforest.samples(given[name], **places, **settings)
         else:

@@ -32,17 +32,22 @@ def predict(dtype, full, n_trees, depth, *, n=64, n_features=5):
     tree.predict(forest_of(full, n_trees, depth, n_features, 20, dtype), normal(n, n_features, dtype=dtype))
 
 
+def projecting(forest, n_entries, n_features):
+    """Returns the forest with projections of that many features in place of its splits."""
+    split = forest.feature >= 0
+    indptr = np.concatenate([[0], np.cumsum(n_entries * split)])
+    indices = (np.arange(indptr[-1]) % n_features).astype(np.int32)
+    return forest._replace(
+        feature=np.where(split, -2, -1).astype(np.int32), indptr=indptr, indices=indices,
+        data=np.ones(len(indices), forest.threshold.dtype),
+    )  # fmt: skip
+
+
 def predict_windows(dtype, n_entries, n_features):
     """Predicts windows of 3 trees of depth 3, by projections of that many features, by features if 0."""
     forest = forest_of(True, 3, 3, n_features, 20, dtype)
     if n_entries:
-        split = forest.feature >= 0
-        indptr = np.concatenate([[0], np.cumsum(n_entries * split)])
-        indices = (np.arange(indptr[-1]) % n_features).astype(np.int32)
-        forest = forest._replace(
-            feature=np.where(split, -2, -1).astype(np.int32), indptr=indptr, indices=indices,
-            data=np.ones(len(indices), dtype),
-        )  # fmt: skip
+        forest = projecting(forest, n_entries, n_features)
     x = normal(4, n_features, dtype=dtype)
     tree.predict(forest, hforest.samples(x, windows=(np.arange(64), np.arange(n_features))))
 
@@ -50,6 +55,11 @@ def predict_windows(dtype, n_entries, n_features):
 def predict_prepared(dtype, n_trees, depth, n, n_features):
     forest = tree.prepare(forest_of(True, n_trees, depth, n_features, 20, dtype))
     tree.predict(forest, normal(n, n_features, dtype=dtype))
+
+
+def predict_projected(dtype, n_entries):
+    forest = tree.prepare(projecting(forest_of(True, 10, 6, 40, 20, dtype), n_entries, 40))
+    tree.predict(forest, normal(1, 40, dtype=dtype))
 
 
 def shap_values(dtype):
@@ -81,11 +91,16 @@ def rows():
             "tree.walk_packed",
         )
         for n_entries, walks in (
-            (2, "tree.walk_projections"), (5, "tree.walk_projections"), (36, "tree.walk_projections tree.walk_long"),
+            (2, "tree.walk_projections"), (3, "tree.walk_projections"), (5, "tree.walk_projections"), (36, "tree.walk_projections tree.walk_long"),
         ):  # fmt: skip
             yield Row(
                 f"tree.predict-windows-{n_entries}-{bits}",
                 lambda dtype=dtype, n_entries=n_entries: predict_windows(dtype, n_entries, 40), walks,
+            )  # fmt: skip
+        for n_entries in (2, 4, 5):
+            yield Row(
+                f"tree.predict-prepared-projections-{n_entries}-{bits}",
+                lambda dtype=dtype, n_entries=n_entries: predict_projected(dtype, n_entries), "tree.project_row",
             )  # fmt: skip
         # The places of 8200 features in columns have no 16 bits.
         for name, every, paths, forest, sizes in (

@@ -2,6 +2,8 @@
 
 cpu.pyx              the functions that `hforest.tree` calls
 prepared.pyx         forests that are packed once for many calls
+places.pyx           the order of their nodes, for single rows
+layouts.pyx          their trees for calls on many samples
 shap.pyx             Shapley values
 shap_background.pyx  interventional ones
 shap_paths.pyx       path-dependent ones

@@ -17,7 +17,7 @@ from hforest.tree.cpu.members cimport (
 )
 from hforest.tree.cpu.stored_rows cimport call_rows
 from hforest.tree.cpu.walk cimport (
-    BY_COLUMNS, BY_PROJECTIONS, HF_DOWN, HF_WALKS, Walk, add_leaves, entry_size, find_leaves, hf_top,
+    BY_COLUMNS, BY_PROJECTIONS, HF_DOWN, HF_PAIR, HF_WALKS, Walk, add_leaves, entry_size, find_leaves, hf_top,
     make_columns, node_size, pack_tree, real, walk_of, width_of,
     write_classes,
 )
@@ -32,7 +32,12 @@ cdef enum:
     ROWS = 1 << 18        # bytes of their rows, which stay in L2 together with a tree
     LINE = 64             # bytes of a cache line
     SMALL = 1 << 10       # (sample, tree) pairs below which a second thread does not pay
-    STEPS = 32            # nodes per walk up to which packing the trees pays
+    # Nodes per walk up to which packing the trees pays. A step of a walk through other ones takes longer if
+    # they are not in L2, and if it sums a projection.
+    STEPS = 2
+    FAR_STEPS = 6
+    NEAR = 1 << 17        # nodes of trees in L2
+    OBLIQUE = 3           # times as many nodes with projections
 
 
 cdef struct Block:
@@ -150,17 +155,24 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
         w.has_classes[tree] = write_classes(w, <const double*> w.value, tree)
 
 
-cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
-    # Packs all trees, if there is memory.
+cdef bint packing_pays(const Walk* w, double n_walks, int64_t n_nodes) noexcept nogil:
+    # Returns whether n_walks walks through packed trees are faster than others, packing included.
+    cdef int64_t steps = STEPS if n_nodes < NEAR else FAR_STEPS
+    return w.packs and n_walks * steps * (OBLIQUE if w.way == BY_PROJECTIONS else 1) >= n_nodes
+
+
+cdef void pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
+    # Packs all trees, if there is memory; otherwise the watch is stopped. Classes of leaves are written if
+    # w.value is set.
     cdef int64_t tree
     if w.way == BY_PROJECTIONS:
         w.width = width_of(w, n_nodes)
     w.tops = <hf_top*> take(arena, w.n_trees * sizeof(hf_top))
     w.nodes = <char*> take(arena, n_nodes * node_size(w))
     w.class_of = <int32_t*> take(arena, n_nodes * sizeof(int32_t))
-    if w.way == BY_PROJECTIONS and w.width == 0:
+    if w.way == BY_PROJECTIONS and w.width != HF_PAIR:
         w.entries = <char*> take(arena, (w.n_entries + n_nodes) * entry_size(w))
-    if w.y != NULL:
+    if w.value != NULL:
         w.has_classes = <char*> take(arena, w.n_trees)
     if arena.failed:
         hf_stop(w.watch)
@@ -171,17 +183,18 @@ cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept
             hf_end(w.watch)
 
 
-cdef void _run(Walk* w, int64_t n_nodes) noexcept nogil:
+cdef void run(Walk* w, int64_t n_nodes) noexcept nogil:
+    # Writes the results of a call, after packing the trees if they are not packed and that pays.
     cdef int64_t n_blocks, block
     # Windows share most of their elements, unless these are copied to columns.
     cdef int64_t row = (w.n_features if w.base == NULL or w.way == BY_COLUMNS else 1) * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
     cdef hf_arena arena
     memset(&arena, 0, sizeof(hf_arena))
-    if w.packs and w.n_samples * w.n_trees * STEPS >= n_nodes:
-        _pack(w, n_nodes, threads, &arena)
-    # The block size is limited by the caches and by a fair share of the work for each thread.
-    w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads)))
+    if w.nodes == NULL and packing_pays(w, <double> w.n_samples * w.n_trees, n_nodes):
+        pack(w, n_nodes, threads, &arena)
+    # The block size is limited by the caches and, of several threads, by a fair share of the work for each.
+    w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads if threads > 1 else 1)))
     w.block = max(MIN_BLOCK, w.block) // HF_DOWN * HF_DOWN
     n_blocks = (w.n_samples + w.block - 1) // w.block
     if n_blocks == 1:
@@ -203,7 +216,7 @@ cdef int _call(Walk* w, int64_t n_nodes) except -1:
     start_watch(&watch)
     w.watch = &watch
     with nogil:
-        _run(w, n_nodes)
+        run(w, n_nodes)
     return raise_stopped(&watch, "forest: no memory to walk it; pass fewer samples or trees at a time")
 
 

@@ -41,10 +41,13 @@ typedef struct {
    is followed by the position and the number of its entries:
 
        HF_PAIR | threshold next | weight place | weight place |      width 0 | threshold next | first n |
+       HF_QUAD | threshold next | weight place | weight place | weight place | weight place | first n |
 
-   The entries of width-0 nodes are in one array; a node that compares a feature has one entry, of weight 1. A leaf
+   If at most one split in HF_RARE has more than HF_QUAD entries, HF_QUAD entries follow a node, then the position and
+   the number of its other ones. The entries at positions are in one array; a node that compares a feature has one entry,
+   of weight 1. A leaf
    refers to the entries of the root: if all splits have the same number of entries, so have all nodes. */
-enum { HF_PAIR = 2 };
+enum { HF_PAIR = 2, HF_QUAD = 4, HF_RARE = 8 };
 
 typedef struct {
     float weight;

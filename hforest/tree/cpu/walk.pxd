@@ -23,7 +23,8 @@ cdef extern from "tree/route.h" nogil:
 
 cdef extern from "tree/cpu/packed.h" nogil:
     enum:
-        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS, HF_PAIR
+        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS, HF_PAIR,
+        HF_QUAD, HF_RARE
     ctypedef struct hf_float_node:
         float threshold
         int32_t feature, next
@@ -100,7 +101,7 @@ cdef struct Walk:
     # classes.
     char* nodes
     int width                 # width of nodes that compare projections (packed.h)
-    char* entries             # for width 0: n_entries, then one for each node that compares a feature
+    char* entries             # unless HF_PAIR: n_entries, then one for each node that compares a feature
     hf_top* tops
     int32_t* class_of
     char* has_classes
@@ -116,7 +117,7 @@ cdef inline int64_t entry_size(const Walk* w) noexcept nogil:
 
 cdef inline int64_t node_size(const Walk* w) noexcept nogil:
     if w.way == BY_PROJECTIONS:
-        return (max(w.width, 1) + 1) * entry_size(w)
+        return (1 + max(w.width, 1) + (w.width == HF_QUAD)) * entry_size(w)
     return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
 
 

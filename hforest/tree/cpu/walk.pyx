@@ -144,11 +144,16 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
 
 cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil:
     # Returns the width of nodes that compare projections.
-    cdef int64_t v, widest = 0
+    cdef int64_t v, n, widest = 0, n_wide = 0
     for v in range(n_nodes):
         if w.forest.feature[v] == -2:
-            widest = max(widest, w.forest.indptr[v + 1] - w.forest.indptr[v])
-    return HF_PAIR if widest <= HF_PAIR else 0
+            n = w.forest.indptr[v + 1] - w.forest.indptr[v]
+            widest = max(widest, n)
+            n_wide += n > HF_QUAD
+    if widest <= HF_PAIR:
+        return HF_PAIR
+    # Half of the nodes are splits.
+    return HF_QUAD if n_wide * HF_RARE <= n_nodes // 2 else 0
 
 
 cdef void _write_entry(
@@ -164,22 +169,25 @@ cdef void _write_entry(
 
 
 cdef void _write_entries(const Walk* w, int64_t at, char* entry) noexcept nogil:
-    # Writes the entries of a split (none for a leaf) into the node, or their position to the node.
+    # Writes the entries of a split (none for a leaf) into the node, and the position of other ones.
     cdef int32_t feature = w.forest.feature[at], a
-    cdef hf_entries* of_node = <hf_entries*> entry
-    cdef int64_t first = w.n_entries + at, n = feature >= 0, j
+    cdef hf_entries* of_node = <hf_entries*> (entry + w.width * entry_size(w))
+    cdef int64_t first = w.n_entries + at, n = feature >= 0, inside, j
+    cdef char* to = entry
     if feature == -2:
         first, n = w.forest.indptr[at], w.forest.indptr[at + 1] - w.forest.indptr[at]
-    if w.width == 0:
-        of_node.first, of_node.n = <uint32_t> first, <uint32_t> n
-        entry = w.entries + first * entry_size(w)
+    inside = min(n, <int64_t> w.width)
+    if w.width != HF_PAIR:
+        of_node.first, of_node.n = <uint32_t> (first + inside), <uint32_t> (n - inside)
     for j in range(n):
+        if j == inside:
+            to = w.entries + first * entry_size(w)
         if feature >= 0:
-            _write_entry(w, entry, j, feature, 1)
+            _write_entry(w, to, j, feature, 1)
         elif w.single:
-            _write_entry(w, entry, j, w.forest.indices[first + j], (<const float*> w.forest.data)[first + j])
+            _write_entry(w, to, j, w.forest.indices[first + j], (<const float*> w.forest.data)[first + j])
         else:
-            _write_entry(w, entry, j, w.forest.indices[first + j], (<const double*> w.forest.data)[first + j])
+            _write_entry(w, to, j, w.forest.indices[first + j], (<const double*> w.forest.data)[first + j])
     # Padding entries of weight 0 read the first entry's feature again, or feature 0.
     a = feature if feature >= 0 else w.forest.indices[first] if n else 0
     for j in range(n, w.width):

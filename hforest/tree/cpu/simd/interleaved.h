@@ -14,13 +14,12 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
     return at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* Returns the sum of n entries, with the arithmetic of hf_compared. */
-HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *row) {
-    double sum = 0;
+/* Returns a sum after adding n entries, with the arithmetic of hf_compared. */
+HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *row, double sum) {
     if (single) {
         const hf_float_entry *e = (const hf_float_entry *)entry;
         for (uint32_t j = 0; j < n; ++j) sum += (double)e[j].weight * (double)((const float *)row)[e[j].place];
-        return (float)sum;
+        return sum;
     }
     const hf_double_entry *e = (const hf_double_entry *)entry;
     for (uint32_t j = 0; j < n; ++j) sum += e[j].weight * ((const double *)row)[e[j].place];
@@ -29,16 +28,15 @@ HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *r
 
 /* Returns the child of packed node v, which compares a projection. */
 HF_INLINE int32_t hf_projected_child(int single, int width, const hf_walked *w, int32_t v, const void *row) {
-    const int word = single ? 4 : 8;
-    const char *at = (const char *)w->node + (size_t)v * (2 * word) * (width ? width + 1 : 2), *entry = at + 2 * word;
-    uint32_t n = width;
-    if (width == 0) {
-        const hf_entries of_node = *(const hf_entries *)entry;
-        entry = (const char *)w->entry + (size_t)of_node.first * (2 * word);
-        n = of_node.n;
+    const size_t size = single ? 8 : 16; /* of an entry */
+    const char *at = (const char *)w->node + (size_t)v * size * (1 + width + (width != HF_PAIR)), *entry = at + size;
+    double sum = hf_sum(single, entry, width, row, 0);
+    if (width != HF_PAIR) {
+        const hf_entries of_node = *(const hf_entries *)(entry + width * size);
+        if (width == 0 || of_node.n)
+            sum = hf_sum(single, (const char *)w->entry + (size_t)of_node.first * size, of_node.n, row, sum);
     }
-    const double sum = hf_sum(single, entry, n, row);
-    if (single) return ((const hf_float_projection *)at)->next + (sum > ((const hf_float_projection *)at)->threshold);
+    if (single) return ((const hf_float_projection *)at)->next + ((float)sum > ((const hf_float_projection *)at)->threshold);
     const hf_double_projection *node = (const hf_double_projection *)at;
     return (int32_t)node->next + (sum > node->threshold);
 }
@@ -178,6 +176,7 @@ HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t
 HF_INLINE void hf_walk_projections(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
     if (width == HF_PAIR) hf_walk_nodes(single, HF_PAIR, w, n, leaf);
+    else if (width == HF_QUAD) hf_walk_nodes(single, HF_QUAD, w, n, leaf);
     else if (hf_sum_of(single, w, 0, NULL).n >= HF_LONG) hf_walk_long(single, w, n, leaf);
     else hf_walk_nodes(single, 0, w, n, leaf);
 }

@@ -4,7 +4,7 @@
    exceeds, so that a step has no branch. A node and some levels below it are in one cache line. */
 #ifndef HFOREST_TREE_ONE_ROW_H
 #define HFOREST_TREE_ONE_ROW_H
-#include "tree/cpu/packed.h"
+#include "tree/cpu/simd/interleaved.h"
 
 enum { HF_ROW_WALKS = 16 /* trees that one row walks concurrently */ };
 
@@ -40,6 +40,35 @@ HF_INLINE void hf_walk_row(
                 const uint32_t step = hf_step(form, node, v[g], row);
                 moved |= step;
                 v[g] += step;
+            }
+        } while (moved);
+        for (int g = 0; g < HF_ROW_WALKS && first + g < n; ++g) leaf[first + g] = v[g];
+    }
+}
+
+/* Writes the leaves that a row reaches in n packed trees with projections (packed.h), and in those that compare features.
+   node: IN, the nodes of all trees; tree_start: IN (n + 1,), the first node of each. */
+HF_INLINE void hf_project_row(
+    int single, int width, const void *node, const void *entry, const int64_t *tree_start, int64_t n, const void *row,
+    int32_t *leaf
+) {
+    HF_COUNT("tree", __func__);
+    const size_t size = (size_t)(single ? 8 : 16) * (1 + width + (width != HF_PAIR));
+    for (int64_t first = 0; first < n; first += HF_ROW_WALKS) {
+        hf_walked w[HF_ROW_WALKS];
+        int32_t v[HF_ROW_WALKS], moved;
+        /* Unused slots repeat the last tree. */
+        for (int g = 0; g < HF_ROW_WALKS; ++g) {
+            w[g].node = (const char *)node + (size_t)tree_start[first + g < n ? first + g : n - 1] * size;
+            w[g].entry = entry;
+            v[g] = 0;
+        }
+        do {
+            moved = 0;
+            _Pragma("GCC unroll 16") for (int g = 0; g < HF_ROW_WALKS; ++g) {
+                const int32_t to = hf_projected_child(single, width, &w[g], v[g], row);
+                moved |= to ^ v[g];
+                v[g] = to;
             }
         } while (moved);
         for (int g = 0; g < HF_ROW_WALKS && first + g < n; ++g) leaf[first + g] = v[g];
