@@ -1,14 +1,14 @@
 """Runs `hforest.tabular` in the protocol of TabArena: bagged over folds, beside models of AutoGluon.
 
-    python bench/tabarena/run.py [--data DIR ... --tables NAME ...] [--rows 2000] [--folds 3] [--bags 8]
-        [--models hforest rf lightgbm] [--seconds S] [--cpus 1] [--json FILE]
+    python bench/tabarena/run.py [--data DIR ... --tables NAME ...] [--rows 2000] [--folds 3]
+        [--inner-folds 8] [--models hforest rf lightgbm] [--seconds S] [--cpus 1] [--json FILE]
     python bench/tabarena/run.py --table FILE   # the table of a record, without a measurement
 
 Needs `pip install tabarena` (with autogluon.tabular), and for lightgbm `pip install lightgbm`. A table is one
 of SHIPPED, which scikit-learn contains, or with --data an npz file as of bench/tabular.py, with at most
 `rows` random rows. Outer folds are the tests; within the training rows of each, TabArena fits a model to each
-of `bags` folds and averages their predictions. Errors are TabArena's: 1 - AUC of two classes, the log loss of
-more, the RMSE of targets. The tables of the public leaderboard are on OpenML; this script opens no
+of the inner folds and averages their predictions. Errors are TabArena's: 1 - AUC of two classes, the log loss
+of more, the RMSE of targets. The tables of the public leaderboard are on OpenML; this script opens no
 connection. On them, run the class of hforest_model.py by TabArena's own scripts.
 """
 
@@ -77,12 +77,12 @@ def task_of(name: str, frame: Any, regression: bool, n_folds: int) -> Any:
     )  # fmt: skip
 
 
-def experiment_of(model: str, n_bags: int, seconds: float | None, cpus: int) -> Any:
+def experiment_of(model: str, n_inner: int, seconds: float | None, cpus: int) -> Any:
     """Returns the bagged experiment of one of MODELS at its defaults."""
     from tabarena.benchmark.experiment import AGModelBagExperiment
 
     return AGModelBagExperiment(
-        name=model, model_cls=classes()[model], num_bag_folds=n_bags, time_limit=seconds,
+        name=model, model_cls=classes()[model], num_bag_folds=n_inner, time_limit=seconds,
         model_hyperparameters={"ag_args_ensemble": {"fold_fitting_strategy": "sequential_local"}},
         method_kwargs={"init_kwargs": {"verbosity": 0}, "fit_kwargs": {"num_cpus": cpus}},
     )  # fmt: skip
@@ -90,7 +90,7 @@ def experiment_of(model: str, n_bags: int, seconds: float | None, cpus: int) -> 
 
 def measure(task: Any, key: dict[str, Any], cpus: int) -> dict[str, Any]:
     """Returns the row of one table, model and outer fold."""
-    experiment = experiment_of(key["method"], key["bags"], key["seconds"], cpus)
+    experiment = experiment_of(key["method"], key["inner_folds"], key["seconds"], cpus)
     name = key["table"]
     found = experiment.run(task=task, fold=key["fold"], task_name=name, cache_task_key=name)
     return {
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--bags", type=int, default=8)
+    parser.add_argument("--inner-folds", type=int, default=8)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--cpus", type=int, default=1)
     parser.add_argument("--json", type=Path)
@@ -152,7 +152,7 @@ def main() -> None:
             for fold, model in itertools.product(range(options.folds), options.models):
                 key = {
                     "table": name, "method": model, "fold": fold, "rows": options.rows,
-                    "folds": options.folds, "bags": options.bags, "seconds": options.seconds,
+                    "folds": options.folds, "inner_folds": options.inner_folds, "seconds": options.seconds,
                 }  # fmt: skip
                 if not any(key.items() <= row.items() for row in rows):
                     rows.append(measure(task, key, options.cpus))
