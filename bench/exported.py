@@ -34,6 +34,7 @@ from tabular_data import CHOOSE, JUDGE, PUBLIC, Data, find, load
 
 import hforest
 from hforest import tabular
+from hforest.core.aliases import Task
 
 N_SINGLE = 1000
 Call = Callable[[Any], Any]
@@ -116,7 +117,7 @@ def rows_per_second(calls: dict[str, Call], x: Any, repeats: int) -> dict[str, d
     turns = itertools.cycle([x[i : i + 1].copy() for i in range(min(N_SINGLE, len(x)))])
     result: dict[str, dict[str, float]] = {}
     for name, rows in (("single", 1), ("all", len(x))):
-        timed = {
+        timed: dict[str, Callable[[], Any]] = {
             key: (lambda call=call: call(next(turns))) if rows == 1 else (lambda call=call: call(x))
             for key, call in calls.items()
         }
@@ -130,8 +131,9 @@ def measured(table: str, number: int, options: argparse.Namespace, folder: Path)
     gaps = "random" if number % 2 else None
     path = find(options.data, table)
     data, x, _ = load(path, options.rows, 0, False, "raw", categorical=True, gaps=gaps)
+    task: Task = "regression" if data.n_classes is None else "classification"
     settings: dict[str, Any] = {"categorical": list(data.categorical)} if data.categorical else {}
-    model = tabular.fit(data.x, data.y, task=data.task, n_classes=data.n_classes, rng=0, **settings)
+    model = tabular.fit(data.x, data.y, task=task, n_classes=data.n_classes, rng=0, **settings)
     onnx, onnx_size = onnx_call(model)
     c, c_size, seconds = c_call(model, folder)
     x = x.astype(np.float64)

@@ -12,7 +12,7 @@ from ..tree.callers import trusted
 from .columns import converted
 from .encoding import Encoding, check_encoding
 from .kinds import Columns, check_columns
-from .recipe import SMOOTHING
+from .recipe import LEAST_PROBABILITY, SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
 from .targets import known_places
 

@@ -29,7 +29,7 @@ of_grow: growth.Settings = {
 }  # fmt: skip
 by_rows: by_level.Settings = {
     **of_trees, "projections": None, "n_projections": None, "max_features": 0.5, "bootstrap": "poisson",
-    "max_bins": 8, "categorical": [0], "max_gathered": 9,
+    "max_bins": 8, "categorical": [0], "max_gathered": 9, "monotonic_cst": [1, 0],
 }  # fmt: skip
 
 
