@@ -325,7 +325,7 @@ cdef class Prepared:
         p.has_missing = shows_missing(
             self._forest.default_left, self._forest.threshold, self._forest.category_bits
         )
-        p.is_wide = p.has_missing and is_plain
+        p.is_wide = p.has_missing and is_plain and p.w.n_features < 1 << 30
         p.n_columns = p.w.n_features * (2 if p.is_wide else 1)
         p.steps = p.w.n_trees
         if p.is_wide:
@@ -336,6 +336,7 @@ cdef class Prepared:
         splits.threshold = cnp.PyArray_DATA(threshold)
         # Places are 32-bit numbers: larger forests are walked node by node.
         packs = is_plain and p.n_nodes + p.w.n_trees < 1 << 31 and p.n_columns < 1 << 31
+        packs = packs and (p.is_wide or not p.has_missing)
         start_watch(&watch)
         with nogil:
             pack_nodes(p, &splits, packs, &self._arena, &watch)
