@@ -24,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,17 @@ def differences(found: Any, expected: Any) -> dict[str, float]:
     return {"largest": float(error.max()), "share": float((error > 1e-5).mean())}
 
 
+def _next(call: Call, turns: Iterator[Any]) -> Any:
+    return call(next(turns))
+
+
 def rows_per_second(calls: dict[str, Call], x: Any, repeats: int) -> dict[str, dict[str, float]]:
     """Returns rows per second of processor time: a row at a time, and all at once; from the least times."""
     turns = itertools.cycle([x[i : i + 1].copy() for i in range(min(N_SINGLE, len(x)))])
     result: dict[str, dict[str, float]] = {}
     for name, rows in (("single", 1), ("all", len(x))):
         timed: dict[str, Callable[[], Any]] = {
-            key: (lambda call=call: call(next(turns))) if rows == 1 else (lambda call=call: call(x))
-            for key, call in calls.items()
+            key: partial(_next, call, turns) if rows == 1 else partial(call, x) for key, call in calls.items()
         }
         taken = side_by_side(timed, repeats, clock=time.process_time)
         result[name] = {key: rows / min(seconds) for key, seconds in taken.items()}

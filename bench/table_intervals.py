@@ -11,6 +11,7 @@ standard deviations of the test targets; a smaller score is better.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from common import record
@@ -55,6 +56,17 @@ def figures(low: np.ndarray, high: np.ndarray, y: np.ndarray) -> dict[str, float
     }
 
 
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns lines of Markdown: coverage, width and interval score of each method on each table."""
+    head = " | ".join(f"`{name}`: coverage | width | score" for name in METHODS)
+    lines = [f"| table | {head} |", "|---|" + "---|" * (3 * len(METHODS))]
+    for name in dict.fromkeys(row["table"] for row in rows):
+        of = {row["method"]: row for row in rows if row["table"] == name}
+        figures = [f"{of[m][key]:.3f}" for m in METHODS for key in ("coverage", "width", "score")]
+        lines.append(f"| {name} | {' | '.join(figures)} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,21 +78,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []
-    print("| table | " + " | ".join(f"{name}: coverage | width | score" for name in METHODS) + " |")
-    print("|---|" + "---|" * (3 * len(METHODS)))
-    for table in options.tables:
-        path, line = find(options.data, table), [table]
-        for name, bounds in METHODS.items():
+    for name in options.tables:
+        path = find(options.data, name)
+        for method, bounds in METHODS.items():
             found = []
             for split in range(options.splits):
                 data, x, y = load(path, options.rows, split, False, "raw", categorical=True)
                 found.append(figures(*bounds(data, x), y))
             means = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
-            rows.append({"table": table, "method": name, "splits": options.splits, **means})
-            line += [f"{value:.3f}" for value in means.values()]
-        print(f"| {' | '.join(line)} |", flush=True)
+            rows.append({"table": name, "method": method, "splits": options.splits, **means})
     if options.json:
         record(options.json, rows)
+    print(*table(rows), sep="\n")
 
 
 if __name__ == "__main__":

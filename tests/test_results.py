@@ -311,6 +311,12 @@ def test_the_table_of_intervals_is_that_of_the_record(script):
     assert not stands_on("stats.md", "\n".join(table([{**row, "sets": row["sets"] + 1} for row in rows])))
 
 
+def test_the_table_of_intervals_of_tables_is_that_of_the_record(script):
+    rows, table = record("table_intervals"), script("table_intervals").table
+    assert stands_on("tabular.md", "\n".join(table(rows)))
+    assert not stands_on("tabular.md", "\n".join(table([{**row, "score": 2 * row["score"]} for row in rows])))
+
+
 def test_the_table_of_missing_values_is_that_of_the_record(script):
     table, rows = script("missing").summary, record("missing")
     assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"

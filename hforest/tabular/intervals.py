@@ -22,12 +22,13 @@ def _expected(forests: list[Forest], samples: list[FloatArray]) -> FloatArray:
     They are the roots of means over members, of forests whose values are `Member.squares`.
     """
     squares = [tree.predict(forest, z) for forest, z in zip(forests, samples, strict=True)]
-    mean: FloatArray = np.mean(squares, axis=0, dtype=np.float64)
-    return np.sqrt(np.maximum(mean, LEAST_SQUARE))
+    return np.sqrt(np.maximum(np.asarray(np.mean(squares, axis=0, dtype=np.float64)), LEAST_SQUARE))
 
 
 def _forests(members: tuple[Member, ...]) -> list[Forest]:
-    return [member.forest._replace(value=member.squares) for member in members]
+    """Returns forests whose values are `Member.squares`, of the members that have them."""
+    squares = ((member.forest, member.squares) for member in members)
+    return [forest._replace(value=a) for forest, a in squares if a is not None]
 
 
 def held_out_errors(members: tuple[Member, ...], rows: Rows) -> FloatArray:
@@ -89,7 +90,8 @@ def predict_interval(model: Model | Prepared, x: ArrayLike, *, coverage: float =
         "use the probabilities of predict",
     )  # fmt: skip
     errors = ready.model.held_out
-    if errors is None or any(member.squares is None for member in members):
+    forests = _forests(members)
+    if errors is None or len(forests) < len(members):
         raise ValueError(
             "model: expected one with errors of held-out rows, got none; fit a model with validation above 0 "
             "and at least 8 held-out rows"
@@ -101,7 +103,7 @@ def predict_interval(model: Model | Prepared, x: ArrayLike, *, coverage: float =
             f"coverage: expected at most {1 - 2 / (len(errors) + 1):.4g} with {len(errors)} held-out rows, "
             f"got {coverage:g}; pass a smaller one, or fit to more rows"
         )
-    errors, forests = np.sort(errors, axis=0), _forests(members)
+    errors = np.sort(errors, axis=0)
     y = evaluated(ready, table)
     low, high = y.copy(), y
     for part, rows, native in encoded(ready, table):

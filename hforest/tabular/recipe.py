@@ -1,6 +1,6 @@
 """Constants of `fit`, and records that its parts exchange: settings, rows, losses."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Group(NamedTuple):
     """Share of the trees."""
     has_products: bool
     """Whether the trees read inner products besides columns."""
-    max_features: str | float
+    max_features: Literal["sqrt"] | float
     """`max_features` of `hforest.grow`; a share is at least 3 features and at most MAX_FEATURES."""
     splitter: Splitter = "best"
 

@@ -138,10 +138,10 @@ def _is_plain(x: Any, n_features: int) -> bool:
 
 def given(model: "Model | Prepared", x: ArrayLike) -> tuple[Ready, FloatArray]:
     """Returns a checked model, and the rows of a table as numbers; `encoded` checks that they are finite."""
-    prepared = model if isinstance(model, Prepared) else None
-    ready = _ready(model, False) if prepared is None else prepared._ready
+    ready, cells = (
+        (model._ready, model._cells) if isinstance(model, Prepared) else (_ready(model, False), None)
+    )
     check.on_cpu(x=x)
-    cells = None if prepared is None else prepared._cells
     numbers = numbers_of(ready.model, x) if cells is None else cells.numbers(x)
     plain = _is_plain(numbers, ready.n_features)
     table: Any = numbers if plain else supervised.matrix("x", numbers, missing=True)
