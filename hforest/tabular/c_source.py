@@ -226,8 +226,7 @@ def to_c(model: Model, *, name: str = "model") -> str:
     -----
     The header needs no library but libm, and no memory but the stack; it can be included in several files and
     threads. Results equal those of `predict` up to rounding: comparisons are in float32 and in the same
-    order. An inner product is summed in the order of its columns, so a row next to a threshold of a forest
-    may reach another leaf. The compiler must not reorder arithmetic (no -ffast-math). Text is read by the
+    order, and inner products have the same bits. The compiler must not reorder arithmetic (no -ffast-math). Text is read by the
     caller. Size: about 20 bytes per node of a forest.
 
     Examples

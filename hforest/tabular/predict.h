@@ -88,6 +88,12 @@ static inline void model_encode(const double *x, float *encoded, float *native) 
     }
 }
 
+/* Returns sum + a * b, both rounded to float: no compiler can fuse them. */
+static inline float model_added(float sum, float a, float b) {
+    const float product = (float)((double)a * b);
+    return (float)((double)sum + product);
+}
+
 /* Writes the inner products of encoded columns behind the columns of z. */
 static inline void model_products(const struct model_kernel *kernel, const float *encoded, float *z) {
     float *const y = z + MODEL_N_ENCODED;
@@ -96,13 +102,13 @@ static inline void model_products(const struct model_kernel *kernel, const float
         y[k] = 0;
     }
     for (j = 0; j < MODEL_N_ENCODED && !kernel->start; j++) {
-        for (k = 0; k < kernel->n; k++) { /* rounded once, as by a fused multiply-add */
-            y[k] = (float)((double)y[k] + (double)encoded[j] * kernel->data[j * kernel->n + k]);
+        for (k = 0; k < kernel->n; k++) {
+            y[k] = model_added(y[k], encoded[j], kernel->data[j * kernel->n + k]);
         }
     }
     for (k = 0; k < kernel->n && kernel->start; k++) {
         for (j = kernel->start[k]; j < kernel->start[k + 1]; j++) {
-            y[k] = (float)((double)y[k] + (double)encoded[kernel->row[j]] * kernel->data[j]);
+            y[k] = model_added(y[k], encoded[kernel->row[j]], kernel->data[j]);
         }
     }
 }

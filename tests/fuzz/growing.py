@@ -682,6 +682,22 @@ def _model_of_table_or_prepared(s: Setting) -> tabular.Model | tabular.Prepared:
     return tabular.prepare(model) if s.flag() else model
 
 
+@functools.cache
+def _of_targets(n_features: int, dtype: np.dtype) -> tabular.Model:
+    x = np.random.default_rng(0).normal(size=(80, n_features)).astype(dtype)
+    return tabular.fit(x, x[:, 0], task="regression", n_trees=2, depth=2, n_projections=2, steps=3, rng=0)
+
+
+@value("tabular.predict_interval.model")
+def _model_of_targets(s: Setting) -> tabular.Model | tabular.Prepared:
+    model = _of_targets(s.n_features, s.dtype)
+    return tabular.prepare(model) if s.flag() else model
+
+
+options("tabular.predict_interval.coverage", 0.5, 0.9)
+options("tabular.to_c.name", "model", "a_1")
+
+
 @value("tabular.partial_fit.y", "tabular.importance.y", "tabular.report.y")
 def _more_of_table(s: Setting) -> np.ndarray:
     model, n = s.argument("model"), len(s.argument("x"))
