@@ -183,6 +183,7 @@ def test_metrics_of_classes_by_hand():
     assert [one.name for one in metrics.of_classes(p, np.full(5, -1))] == ["error"]
 
 
+@pytest.mark.libraries
 def test_auc_of_several_classes_is_a_mean_over_pairs():
     sklearn = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
