@@ -596,6 +596,7 @@ def test_columns_with_the_values_of_the_background_have_no_part(monkeypatch):
     )
 
 
+@pytest.mark.libraries
 def test_shap_values_are_drawn():
     plot = pytest.importorskip("hforest.plot")
     x = np.random.default_rng(0).normal(size=(100, 3))
