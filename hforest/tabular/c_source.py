@@ -200,10 +200,10 @@ def identifier(text: str) -> str:
 def to_c(model: Model, *, name: str = "model") -> str:
     """Returns a model of a table as a header of C99: arrays, and a function that predicts a row.
 
+    Other parameters: see `save`.
+
     Parameters
     ----------
-    model : Model
-        From `fit` or `load`.
     name : str
         Beginning of the names in the header: letters of ASCII, digits and _, first a letter.
 
@@ -226,8 +226,8 @@ def to_c(model: Model, *, name: str = "model") -> str:
     -----
     The header needs no library but libm, and no memory but the stack; it can be included in several files and
     threads. Results equal those of `predict` up to rounding: comparisons are in float32 and in the same
-    order, and inner products have the same bits. The compiler must not reorder arithmetic (no -ffast-math). Text is read by the
-    caller. Size: about 20 bytes per node of a forest.
+    order, and inner products have the same bits. The compiler must not reorder arithmetic (no -ffast-math).
+    Text is read by the caller. Size: about 20 bytes per node of a forest.
 
     Examples
     --------

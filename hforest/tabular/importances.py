@@ -51,12 +51,10 @@ def importance(
 ) -> Importance:
     """Returns how much the loss of a model rises when the values of a column are permuted.
 
+    Other parameters: see `predict`. Prefer samples that the model was not fitted on, at least one.
+
     Parameters
     ----------
-    model : Model
-        From `fit` or `load`.
-    x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples, at least one, as for `predict`. Prefer samples that the model was not fitted on.
     y : (n_samples,) array_like, or (n_samples, n_outputs)
         Their labels, each one of ``model.classes``, or targets.
     sample_weight : (n_samples,) array_like, optional

@@ -43,12 +43,11 @@ def held_out_errors(members: tuple[Member, ...], rows: Rows) -> FloatArray:
 def predict_interval(model: Model | Prepared, x: ArrayLike, *, coverage: float = 0.9) -> Interval:
     """Returns intervals that contain the targets of new rows with a given probability.
 
+    The model is one of a regression that was fitted with held-out rows (`validation`). Other parameters: see
+    `predict`.
+
     Parameters
     ----------
-    model : Model or Prepared
-        Model of a regression, from `fit` with held-out rows (`validation`), or `load`, or `prepare`.
-    x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples, as for `predict`.
     coverage : float
         Share of new targets inside the intervals, above 0 and below 1.
 
