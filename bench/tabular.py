@@ -81,7 +81,7 @@ from tabular_data import (
 
 import hforest
 from hforest import cascade, co2, growth, neural, project, tree
-from hforest.tabular import metrics
+from hforest.tabular.evaluation import metrics
 
 BASE = "rf"
 """The method that others are compared with."""

@@ -20,7 +20,7 @@ from .core.aliases import Array
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, resumed
 from .demo.model import Kind, State
-from .tabular import pictures
+from .tabular.evaluation import pictures
 
 NAMES = {"tree": "random hinge forest", "fern": "random hinge ferns"}
 NETWORK = {

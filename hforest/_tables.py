@@ -18,8 +18,9 @@ from .core import check, files, models, supervised
 from .core.aliases import Task
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
-from .tabular import c_source, errors, pictures, predictions, reporting
+from .tabular import c_source, predictions
 from .tabular.columns import converted
+from .tabular.evaluation import errors, pictures, reporting
 from .tabular.files import LAYOUT, write
 from .tabular.predictions import Predictions
 from .tabular.reading import SUFFIXES, has_columns

@@ -16,7 +16,8 @@ from test_tables import SMALL, lines
 from hforest import tabular
 from hforest.__main__ import main
 from hforest.core import roc
-from hforest.tabular import errors, importances, metrics, pictures, reading, tables, texts
+from hforest.tabular import reading, tables, texts
+from hforest.tabular.evaluation import errors, importances, metrics, pictures
 
 
 def written(path, text):

@@ -10,8 +10,8 @@ import pytest
 
 from hforest import tabular
 from hforest.__main__ import main
-from hforest.tabular import dependence, importances, metrics, reporting, svg
-from hforest.tabular import shap as shap_module
+from hforest.tabular.evaluation import dependence, importances, metrics, reporting, svg
+from hforest.tabular.evaluation import shap as shap_module
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,18 +15,18 @@ from .c_source import to_c
 from .columns import columns, differences, numbers
 from .describing import describe
 from .encoding import Encoding
+from .evaluation.importances import Importance, importance
+from .evaluation.reporting import Report, report
+from .evaluation.shap import shap_values
 from .files import load, save
 from .fitting import fit
-from .importances import Importance, importance
 from .intervals import predict_interval
 from .kinds import Columns
 from .levels import Levels
 from .model import Boosted, Member, Model
 from .reading import read
-from .reporting import Report, report
 from .scaling import Scaling
 from .serving import Prepared, predict, prepare
-from .shap import shap_values
 from .steps import TrainingState, partial_fit
 from .targets import Target, labels, target
 from .training import Moments

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, permuted, supervised
-from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ...core import check, permuted, supervised
+from ...core import progress as progresses
+from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..columns import text_array
+from ..model import Model, check_width, checked, goals_of, numbers_of
+from ..serving import predict
 from . import metrics
-from .columns import text_array
-from .model import Model, check_width, checked, goals_of, numbers_of
-from .serving import predict
 
 Score = Callable[..., float]
 """A function score(y, p), or score(y, p, sample_weight=w), whose result is greater for better predictions."""
@@ -51,14 +51,12 @@ def importance(
 ) -> Importance:
     """Returns how much the loss of a model rises when the values of a column are permuted.
 
-    Other parameters: see `predict`. Prefer samples that the model was not fitted on, at least one.
+    Other parameters: see `predict` and `fit`. Prefer samples that the model was not fitted on, at least one.
 
     Parameters
     ----------
     y : (n_samples,) array_like, or (n_samples, n_outputs)
         Their labels, each one of ``model.classes``, or targets.
-    sample_weight : (n_samples,) array_like, optional
-        Weights of the samples in the loss, at least 0, not all 0; by default 1.
     n_repeats : int
         Number of permutations of each column.
     score : callable, optional

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import coded
+from ..library import aside
+from ..tables import MISSING, opened, spelling
+from ..texts import Hints, typed
 from . import metrics
-from .columns import coded
-from .library import aside
-from .tables import MISSING, opened, spelling
-from .texts import Hints, typed
 
 SKETCH = 4096
 """Number of rows of training that a model recognises."""

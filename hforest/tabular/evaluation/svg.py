@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray
+from ...core.aliases import FloatArray
 
 COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#a0409a", "#8c6d1f")
 """Colours of curves."""

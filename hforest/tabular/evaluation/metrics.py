@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import roc
-from ..core.aliases import FloatArray, IntArray
+from ...core import roc
+from ...core.aliases import FloatArray, IntArray
 
 Z = 1.959964
 """95 % of the normal distribution lie within Z deviations."""

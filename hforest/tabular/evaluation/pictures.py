@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core import extras, files
-from ..core.outputs import Output, check_outputs
+from ...core import extras, files
+from ...core.outputs import Output, check_outputs
+from ..model import Model
+from ..serving import predict
 from . import importances, metrics
-from .model import Model
-from .serving import predict
 
 _ORIGIN = {
     "png": ("Software", b"Software\0hforest"),

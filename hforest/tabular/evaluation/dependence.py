@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
-from .kinds import Columns
-from .model import Model
-from .serving import predict
-from .tables import TIMES
+from ...core.aliases import FloatArray, IntArray
+from ..kinds import Columns
+from ..model import Model
+from ..serving import predict
+from ..tables import TIMES
 
 MOST_ROWS = 200
 """Maximum number of rows over which predictions are averaged."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, files, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ...core import check, files, supervised
+from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ..columns import converted
+from ..describing import describe
+from ..model import Model, check_width, checked, goals_of
+from ..serving import predict
 from . import dependence, errors, importances, metrics, svg
-from .columns import converted
-from .describing import describe
-from .model import Model, check_width, checked, goals_of
-from .serving import predict
 
 MOST_BARS, MOST_CURVES = 30, 6
 """Maximum numbers of columns with drawn importances, and with partial dependence."""

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..core import check, supervised
-from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..tree import ShapValues
-from .columns import converted
+from ...core import check, supervised
+from ...core import progress as progresses
+from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ...tree import ShapValues
+from ..columns import converted
+from ..model import Model, check_width, checked
+from ..serving import predict
 from .importances import names_and_sets
-from .model import Model, check_width, checked
-from .serving import predict
 
 STEP_ROWS = 1 << 14
 """Number of rows of permutations that are drawn at a time, about."""
@@ -36,7 +36,7 @@ def shap_values(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array_like of real numbers, or a table
+    x : (n_samples, n_features) array_like, or a table
         Samples whose predictions are explained, at least one.
     background : (n_background, n_features) array_like of real numbers, or a table
         Samples that stand for the table when columns are unknown, at least one; about a hundred rows of
