@@ -456,7 +456,7 @@ def memory(tables: tuple[tuple[int, int], ...] = ((30, 5), (30, 30), (784, 28)))
         importlib.import_module(f"hforest.growth.{name}") for name in ("gpu.candidates", "gpu.builder")
     )
     n, real = 1_000_000, np.dtype(np.float32)
-    task = builder.Task(np, real, SimpleNamespace(n_outputs=2, has_labels=1, is_whole=1), 0, None)
+    task = builder.Task(np, real, SimpleNamespace(n_outputs=2, has_labels=1, is_whole=1, sign=None), 0, None)
     body = []
     for n_columns, n_sampled in tables:
         columns = builder.Columns(None, None, None, None, None, 4, n, n_columns, n, n_sampled)
