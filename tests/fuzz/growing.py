@@ -393,8 +393,6 @@ options("n_repeats", 1, 2)
 value("feature_names")(lambda s: [f"column {i}" for i in range(s.n_features)])
 for _function in ("out_of_bag", "prune", "pruning_alphas"):
     value(f"tree.{_function}.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
-    # Of no samples there is no weight above 0.
-    value(f"tree.{_function}.sample_weight")(lambda s: _sample_weight(s) if s.n else None)
 options("tree.prune.ccp_alpha", 0.0, 0.01, 1.0)
 options("coverage", 0.9, 0.5, 1.0)
 options("method", "inverted_cdf", "linear")

@@ -57,8 +57,8 @@ ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "patch_max", "forests", "ma
 """Arguments that are never left to their defaults, which don't fit small arrays, take long or exclude one another."""
 
 
-NOT_EMPTY = {"median_thresholds", "fit_weights", "from_forest"}
-"""Functions of kernels' packages that learn from samples, and take at least one."""
+NOT_EMPTY = {"median_thresholds", "fit_weights", "from_forest", "prune", "pruning_alphas"}
+"""Functions besides learners that take at least one sample."""
 
 
 class Missing(LookupError):
