@@ -1,4 +1,5 @@
-"""Times of a call of each other kernel: projections, layers, optimisers, OC1, surrogate and its gradient.
+"""Times of a call of each other kernel: projections, layers, optimisers, OC1, surrogate and its gradient,
+Poisson counts, windows of images, confusion matrices.
 
     python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
         [--json FILE]
@@ -25,7 +26,7 @@ from common import ceilings, labels, machine_text, numbers, plainly, record, sid
 from scipy import sparse, special
 
 import hforest
-from hforest import co2, layers, optim, project
+from hforest import cascade, co2, growth, images, layers, optim, project
 from hforest.core import dispatch
 
 Call = Callable[[], Any]
@@ -80,6 +81,16 @@ def normalisation(scale: float) -> Job:
         "numpy": lambda: (x - mean) / np.sqrt(var + np.float32(1e-7)),
     }
     return calls, [x, x]
+
+
+def normalisation_backward(scale: float) -> Job:
+    """Returns the rungs of its gradient with respect to the features."""
+    grad, var = numbers(round(530 * scale), 5120), 0.1 + numbers(5120, seed=2) ** 2
+    calls: dict[str, Call] = {
+        "hforest": partial(layers.normalize_backward, grad, var),
+        "numpy": lambda: grad / np.sqrt(var + np.float32(1e-7)),
+    }
+    return calls, [grad, grad]
 
 
 def softmax(scale: float) -> Job:
@@ -138,30 +149,41 @@ def adam(scale: float) -> Job:
     return {"hforest": step(ours), "numpy": step(numpy)}, [grad, *6 * [param]]
 
 
-def adam_rows(scale: float) -> Job:
-    """Steps of Adam on 530 of 100 000 rows of ten numbers, the same each time, beside steps on all rows."""
-    n, d = round(100_000 * scale), 10
-    param, m = numbers(n, d), numbers(n, d, seed=1)
-    rows = np.sort(np.random.default_rng(2).choice(n, min(n, 530), replace=False)).astype(np.int64)
-    grad = numbers(len(rows), d, seed=3)
-    dense = np.zeros_like(param)
-    dense[rows] = grad
+def row_steps(
+    scale: float, adagrad: bool = False, n_all: int = 1_000_000, n_given: int = 50_000, n_sets: int = 8
+) -> Job:
+    """Returns the rungs of steps from 1000 on, on some rows of ten numbers, beside steps on all rows.
 
-    def call(sparse_rows: bool) -> Call:
-        p, first, second, last = param.copy(), m.copy(), m * m, np.zeros(n, np.int64)
-        step = [0]
+    There are n_sets sets of rows, taken in turn: rows of Adam miss about n_sets - 1 steps.
+    """
+    n, rng = round(n_all * scale), np.random.default_rng(2)
+    sets = [np.sort(rng.choice(n, round(n_given * scale), replace=False)) for _ in range(n_sets)]
+    param, m, grad = numbers(n, 10), numbers(n, 10, seed=1), numbers(len(sets[0]), 10, seed=3)
+    full = [np.zeros_like(param) for _ in sets]
+    for a, rows in zip(full, sets, strict=True):
+        a[rows] = grad
+
+    def call(by_rows: bool) -> Call:
+        p, first, second, last = param.copy(), m.copy(), m * m, np.full(n, 1000)
+        step = [1000]
 
         def one() -> np.ndarray:
+            of_step = step[0] % n_sets
             step[0] += 1
-            if sparse_rows:
+            rows, dense = sets[of_step], full[of_step]
+            if adagrad and by_rows:
+                optim.adagrad_rows(p, rows, grad, second, 0.001)
+            elif adagrad:
+                optim.adagrad(p, dense, second, 0.001)
+            elif by_rows:
                 optim.adam_rows(p, rows, grad, first, second, last, step[0], 0.001)
             else:
                 optim.adam(p, dense, first, second, step[0], 0.001)
-            return p[rows]
+            return p[rows[:500]]
 
         return one
 
-    return {"hforest": call(True), "dense": call(False)}, [grad, *6 * [grad]]
+    return {"hforest": call(True), "dense": call(False)}, [grad, *(4 if adagrad else 6) * [grad]]
 
 
 def stump(n: int, d: int, n_classes: int) -> tuple[Any, ...]:
@@ -218,18 +240,63 @@ def oc1(scale: float) -> Job:
     return {"hforest": partial(search, "cpu"), "reference": partial(search, "reference")}, [x, y]
 
 
+def poisson(scale: float) -> Job:
+    """Returns the rungs of Poisson counts of five trees (Oza and Russell 2001)."""
+    n = round(4000 * scale)
+
+    def draw(backend: str) -> np.ndarray:
+        with dispatch.forced(backend):
+            return growth.poisson_counts(n, 5, rng=0)
+
+    return {"hforest": partial(draw, "cpu"), "reference": partial(draw, "reference")}, [draw("cpu")]
+
+
+def scan(scale: float) -> Job:
+    """Returns the rungs of copies of all windows of 10 x 10, stride 3, of images of 28 x 28."""
+    x = numbers(round(200 * scale), 784)
+
+    def windows() -> np.ndarray:
+        return np.ascontiguousarray(cascade.scan(x, (28, 28), (10, 10), 3))
+
+    def numpy() -> np.ndarray:
+        images, result = x.reshape(-1, 28, 28), np.empty((len(x), 7, 7, 10, 10), np.float32)
+        for i, j in np.ndindex(7, 7):
+            result[:, i, j] = images[:, 3 * i : 3 * i + 10, 3 * j : 3 * j + 10]
+        return result
+
+    return {"hforest": windows, "numpy": numpy}, [x, numpy()]
+
+
+def confusion(scale: float) -> Job:
+    """Returns the rungs of the confusion matrix of half a million pixels of eleven classes and void."""
+    y = labels(round(500_000 * scale), 12)
+    predicted = np.roll(y, 1) % 11
+
+    def numpy() -> np.ndarray:
+        counts = np.histogram2d(y[y < 11], predicted[y < 11], 11, ((0, 11), (0, 11)))[0]
+        return counts.astype(np.int64)
+
+    return {"hforest": partial(images.confusion, y, predicted, 11, void=11), "numpy": numpy}, [y, predicted]
+
+
 JOBS: dict[str, Callable[[float], Job]] = {
     "project": projections,
     "conv2d": convolution,
     "conv2d_backward": convolution_backward,
     "normalize": normalisation,
+    "normalize_backward": normalisation_backward,
     "softmax_loss": softmax,
     "adagrad": adagrad,
     "adam": adam,
-    "adam_rows": adam_rows,
+    "adagrad_rows": partial(row_steps, adagrad=True),
+    "adam_rows": partial(row_steps, n_all=100_000, n_given=530, n_sets=1),
+    "adam_rows 1M": row_steps,
     "surrogate": surrogate,
     "surrogate_grad": surrogate_grad,
     "fit_oc1": oc1,
+    "poisson_counts": poisson,
+    "scan": scan,
+    "confusion": confusion,
 }
 
 
@@ -263,7 +330,7 @@ def run(name: str, options: argparse.Namespace, copied: float) -> list[dict[str,
         }  # fmt: skip
         rows.append(row)
         print(
-            f"{name:16} {rung:10} {row['us']:11.1f} {100 * row['spread']:6.0f}% {row['ratio']:8.2f} "
+            f"{name:18} {rung:10} {row['us']:11.1f} {100 * row['spread']:6.0f}% {row['ratio']:8.2f} "
             f"{100 * row['floor']:6.1f}%"
         )
     return rows
@@ -281,7 +348,7 @@ def main() -> int:
     options = parser.parse_args()
     hforest.set_num_threads(options.threads)
     print(machine_text())
-    print(f"{'kernel':16} {'rung':10} {'us':>11} {'spread':>7} {'ratio':>8} {'floor':>7}")
+    print(f"{'kernel':18} {'rung':10} {'us':>11} {'spread':>7} {'ratio':>8} {'floor':>7}")
     copied = ceilings()["copy_bytes"]
     rows = [row for name in options.only for row in run(name, options, copied)]
     if options.json:

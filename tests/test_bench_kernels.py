@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 NAMES = [
-    "project", "conv2d", "conv2d_backward", "normalize", "softmax_loss", "adagrad", "adam", "adam_rows",
-    "surrogate", "surrogate_grad", "fit_oc1",
+    "project", "conv2d", "conv2d_backward", "normalize", "normalize_backward", "softmax_loss", "adagrad",
+    "adam", "adagrad_rows", "adam_rows", "adam_rows 1M", "surrogate", "surrogate_grad", "fit_oc1",
+    "poisson_counts", "scan", "confusion",
 ]  # fmt: skip
 
 
@@ -22,6 +23,14 @@ def test_rungs_agree(name, script):
     wrong = (1.01 * theirs[0], *theirs[1:]) if isinstance(theirs, tuple) else 1.01 * theirs
     with pytest.raises(AssertionError):
         kernels.same(ours, wrong)
+
+
+@pytest.mark.parametrize("name", ["adagrad_rows", "adam_rows 1M"])
+def test_rungs_of_rows_agree_after_missed_steps(name, script):
+    kernels = script("kernels")
+    calls, _ = kernels.JOBS[name](0.005)
+    for _ in range(20):
+        kernels.same(calls["hforest"](), calls["dense"]())
 
 
 def test_the_bench_prints_every_rung(script, monkeypatch, capsys, tmp_path):

@@ -27,15 +27,19 @@ enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 =
 #define HF_INLINE static inline __attribute__((always_inline))
 #define HF_APART __attribute__((noinline))
 #define HF_PREFETCH(address) __builtin_prefetch(address)
+/* GCC removes calls of a function that has no other effect than prefetches; this statement counts as an effect. */
+#define HF_EFFECT __asm__ volatile("")
 #else
 #define HF_INLINE static inline
 #define HF_APART
 #define HF_PREFETCH(address) ((void)(address))
+#define HF_EFFECT ((void)0)
 #endif
 
 /* Prefetches the cache lines of a small object. */
 static inline void hf_fetch(const void *start, ptrdiff_t n_bytes) {
     const char *at = (const char *)start;
+    HF_EFFECT;
     for (ptrdiff_t i = 0; i < n_bytes; i += 64) HF_PREFETCH(at + i);
     HF_PREFETCH(at + n_bytes - 1);
 }

@@ -8,6 +8,9 @@ from libc.math cimport fabs, fabsf, sqrt, sqrtf
 from libc.stdint cimport int64_t
 
 
+cdef extern from "core/simd.h" nogil:
+    void hf_fetch(const void* start, Py_ssize_t n_bytes)
+
 cdef extern from "optim/adam.h" nogil:
     ctypedef struct hf_adam
     ctypedef struct hf_adam_bodies:
@@ -50,16 +53,22 @@ cdef inline adam_real root_of(adam_real a) noexcept nogil:
         return sqrt(a)
 
 
+cdef inline void adam_fetch(const adam_real* row, Py_ssize_t n) noexcept nogil:
+    # Prefetches a row of n elements up to the end of its last vector of 64 bytes: a masked access waits for
+    # the cache lines of all lanes.
+    hf_fetch(row, (n * sizeof(adam_real) + 63) // 64 * 64)
+
+
 cdef inline void adam_step(
     adam_real* p, const adam_real* g, adam_real* m, adam_real* v, Py_ssize_t n, const hf_adam* a
 ) noexcept nogil:
-    # Takes the step whose rate and scale are in a.
+    # Takes the step whose rate and scale are in a. A vector does not pay for one element.
     cdef adam_real beta1 = <adam_real> a.beta1, rest1 = <adam_real> (1 - a.beta1)
     cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
     cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
     cdef adam_real shrink = <adam_real> a.shrink, first, second
     cdef Py_ssize_t i
-    if a.bodies != NULL:
+    if n > 1 and a.bodies != NULL:
         a.bodies.step(p, g, m, v, n, a)
         return
     for i in range(n):
@@ -100,7 +109,7 @@ cdef inline void adam_pass(
     start = max(start, <int64_t> 0)
     if start >= stop:
         return
-    if a.bodies != NULL:
+    if n > 1 and a.bodies != NULL:
         a.bodies.missed(p, m, v, n, start, stop, a)
         return
     middle = hf_middle(a, start, stop)

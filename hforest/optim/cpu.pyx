@@ -16,7 +16,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from hforest.core.machine cimport hf_threads
-from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
+from hforest.optim.adam_step cimport adam_fetch, adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
 
@@ -31,8 +31,8 @@ cdef enum:
     BLOCK = 1 << 13       # elements per unit of work of a dense optimiser
     PART = 64             # elements processed together: their float64 copies stay in L1
     SMALL = 1 << 14       # elements below which a second thread does not pay
-    ROWS = 32             # rows per unit of work; their missed steps, and so their costs, differ
-    AHEAD = 8             # rows between a prefetch and its use
+    ROWS = 64             # rows per unit of work; their missed steps, and so their costs, differ
+    AHEAD = 16            # rows between a prefetch and its use
 
 
 cdef int _threads(Py_ssize_t elements) noexcept nogil:
@@ -85,6 +85,9 @@ cdef void _adagrad_rows(
 ) noexcept nogil:
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
     for i in prange(n, schedule="static", num_threads=_threads(n * width)):
+        if i + AHEAD < n:
+            adam_fetch(&param[rows[i + AHEAD], 0], width)
+            adam_fetch(&state[rows[i + AHEAD], 0], width)
         _adagrad_parts(&param[rows[i], 0], &grad[i, 0], &state[rows[i], 0], width, lr)
 
 
@@ -135,20 +138,6 @@ def adam(param, grad, m, v, step, settings, double shrink=1):
         _adam[double](param, grad, m, v, &a)
 
 
-cdef inline void _fetch(
-    const int64_t[::1] rows, Py_ssize_t i, real[:, ::1] param, real[:, ::1] m, real[:, ::1] v,
-    const int64_t[::1] last,
-) noexcept nogil:
-    # Rows are far apart in memory; their cache lines are prefetched while earlier rows are processed.
-    cdef int64_t row
-    if i < rows.shape[0]:
-        row = rows[i]
-        hf_fetch(&param[row, 0], param.shape[1] * sizeof(real))
-        hf_fetch(&m[row, 0], m.shape[1] * sizeof(real))
-        hf_fetch(&v[row, 0], v.shape[1] * sizeof(real))
-        hf_fetch(&last[row], sizeof(int64_t))
-
-
 cdef void _adam_rows(
     real[:, ::1] param, const int64_t[::1] rows, const real[:, ::1] grad, real[:, ::1] m, real[:, ::1] v,
     int64_t[::1] last, int64_t step, const hf_adam* a,
@@ -158,7 +147,11 @@ cdef void _adam_rows(
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
     cdef int64_t row, reach = step if grad is None else step - 1
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):
-        _fetch(rows, i + AHEAD, param, m, v, last)
+        if i + AHEAD < n:
+            adam_fetch(&param[rows[i + AHEAD], 0], width)
+            adam_fetch(&m[rows[i + AHEAD], 0], width)
+            adam_fetch(&v[rows[i + AHEAD], 0], width)
+            hf_fetch(&last[rows[i + AHEAD]], sizeof(int64_t))
         row = rows[i]
         adam_pass(&param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
         if grad is not None:

@@ -24,7 +24,7 @@ from hforest.hinge.cpu.forest cimport (
     GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
 )
 from hforest.hinge.cpu.route cimport Call, call_of, run
-from hforest.optim.adam_step cimport adam_pass, adam_settings, adam_step, adam_tables, hf_adam
+from hforest.optim.adam_step cimport adam_fetch, adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from ...optim.exact import bias
 
@@ -136,9 +136,9 @@ cdef void _catch_up_tree(
         if n + AHEAD < n_samples:
             row = leaf[(n + AHEAD) * n_trees]
             if last[row] < a.step - 1:
-                hf_fetch(weights + row * n_outputs, n_outputs * sizeof(real))
-                hf_fetch(<real*> moments.m + row * n_outputs, n_outputs * sizeof(real))
-                hf_fetch(<real*> moments.v + row * n_outputs, n_outputs * sizeof(real))
+                adam_fetch(weights + row * n_outputs, n_outputs)
+                adam_fetch(<real*> moments.m + row * n_outputs, n_outputs)
+                adam_fetch(<real*> moments.v + row * n_outputs, n_outputs)
         row = leaf[n * n_trees]
         if last[row] < a.step - 1:
             _pass(a, &moments, weights, row, n_outputs, a.step - 1)

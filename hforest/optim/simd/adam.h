@@ -17,6 +17,13 @@
 #define HF_ROOTS_F64(a) vsqrtq_f64((float64x2_t)(a))
 #endif
 
+#if HF_X86
+/* Masks of the first n lanes of a vector of 32 bytes. */
+static const int32_t hf_first_lanes[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+#define HF_LANES_F32(n) _mm256_loadu_si256((const __m256i *)(hf_first_lanes + 8 - (n)))
+#define HF_LANES_F64(n) _mm256_loadu_si256((const __m256i *)(hf_first_lanes + 8 - 2 * (n)))
+#endif
+
 #ifdef HF_ROOTS_F32
 #define REAL float
 #define BITS int32_t
@@ -29,6 +36,8 @@
 #define BYTES 16
 #define CODE
 #define ROOT(a) (VEC)HF_ROOTS_F32(a)
+#define PART(from, n) {(from)[0], (n) > 1 ? (from)[1] : 0, (n) > 2 ? (from)[2] : 0, 0}
+#define SET(to, a, n) ((to)[0] = (a)[0], (n) > 1 ? (to)[1] = (a)[1] : 0, (n) > 2 ? (to)[2] = (a)[2] : 0)
 #include "optim/simd/adam_body.h"
 
 #if HF_X86
@@ -38,6 +47,8 @@
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define ROOT(a) (VEC)_mm256_sqrt_ps((__m256)(a))
+#define PART(from, n) _mm256_maskload_ps(from, HF_LANES_F32(n))
+#define SET(to, a, n) _mm256_maskstore_ps(to, HF_LANES_F32(n), (__m256)(a))
 #include "optim/simd/adam_body.h"
 
 #define BODIES hf_adam_f32_avx512
@@ -46,6 +57,8 @@
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define ROOT(a) (VEC)_mm512_sqrt_ps((__m512)(a))
+#define PART(from, n) _mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), from)
+#define SET(to, a, n) _mm512_mask_storeu_ps(to, (__mmask16)((1 << (n)) - 1), (__m512)(a))
 #include "optim/simd/adam_body.h"
 #endif
 
@@ -65,6 +78,8 @@
 #define BYTES 16
 #define CODE
 #define ROOT(a) (VEC)HF_ROOTS_F64(a)
+#define PART(from, n) {(from)[0], 0}
+#define SET(to, a, n) ((to)[0] = (a)[0])
 #include "optim/simd/adam_body.h"
 
 #if HF_X86
@@ -74,6 +89,8 @@
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define ROOT(a) (VEC)_mm256_sqrt_pd((__m256d)(a))
+#define PART(from, n) _mm256_maskload_pd(from, HF_LANES_F64(n))
+#define SET(to, a, n) _mm256_maskstore_pd(to, HF_LANES_F64(n), (__m256d)(a))
 #include "optim/simd/adam_body.h"
 
 #define BODIES hf_adam_f64_avx512
@@ -82,6 +99,8 @@
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define ROOT(a) (VEC)_mm512_sqrt_pd((__m512d)(a))
+#define PART(from, n) _mm512_maskz_loadu_pd((__mmask8)((1 << (n)) - 1), from)
+#define SET(to, a, n) _mm512_mask_storeu_pd(to, (__mmask8)((1 << (n)) - 1), (__m512d)(a))
 #include "optim/simd/adam_body.h"
 #endif
 

@@ -6,21 +6,24 @@
    BYTES             size of a vector
    CODE              the instruction set for the compiler
    ROOT(a)           the square roots of a vector
+   PART(from, n)     the first n < LANES elements from an address, then zeros
+   SET(to, a, n)     writes the first n < LANES elements of a
    LEAST, LARGEST    the smallest normal and the largest number
 
    Every operation is one rounding in REAL, in the order of adam_step.pxd, so all paths are bit-identical. Elements
-   after the last whole vector are processed in a vector filled up with zeros. */
+   after the last whole vector are processed in a vector filled up with zeros. Their accesses are masked: a loop over
+   lanes goes through memory, and costs more than the step of a short row. */
 
 #define LANES ((ptrdiff_t)(BYTES / sizeof(REAL)))
 #define ALL(a) ((REAL)(a) - (VEC){0})
 #define FLUSH(a) ((VEC)((MASK)(a) & ~((MASK)((a) < ALL(LEAST)) & (MASK)((a) > ALL(-LEAST)))))
-/* Read and write the first `count` lanes; all lanes in one access. */
-#define READ(a, from)                                                      \
-    if (count == LANES) memcpy(&(a), from, BYTES);                         \
-    else for (ptrdiff_t l = (a = (VEC){0}, 0); l < count; ++l) a[l] = (from)[l]
-#define WRITE(a, to)                                                       \
-    if (count == LANES) memcpy(to, &(a), BYTES);                           \
-    else for (ptrdiff_t l = 0; l < count; ++l) (to)[l] = a[l]
+/* Read and write the first `count` lanes. */
+#define READ(a, from)                              \
+    if (count == LANES) memcpy(&(a), from, BYTES); \
+    else (a) = (VEC)PART(from, count)
+#define WRITE(a, to)                             \
+    if (count == LANES) memcpy(to, &(a), BYTES); \
+    else SET(to, a, count)
 
 CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdiff_t n, const hf_adam *a) {
     HF_COUNT("optim", __func__);
@@ -124,3 +127,5 @@ static const hf_adam_bodies BODIES = {STEP, PASS};
 #undef BYTES
 #undef CODE
 #undef ROOT
+#undef PART
+#undef SET
