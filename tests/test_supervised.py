@@ -552,11 +552,11 @@ GOOD = {"max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_impu
         ),
         *of(
             lambda of_task: supervised.criterion(*of_task),
-            (("squared_error", "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
+            (("squared_error", "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', 'log_loss', got"),
             (("gini", "regression"), ValueError, "criterion: expected one of '"),
             (("mse", "regression"), ValueError, "criterion: expected one of '"),
-            ((1, "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
-            ((np.array(["gini", "entropy"]), "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
+            ((1, "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', 'log_loss', got"),
+            ((np.array(["gini", "entropy"]), "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', 'log_loss', got"),
         ),
         *(
             (lambda limit: supervised.limits(**GOOD | limit), {name: value}, error, f"{name}: expected")
