@@ -29,6 +29,11 @@ _modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
 
 
+# The decorator of PyTorch's own optimisers: torch.compiler.disable, whose import of the compiler (a second or
+# more) waits for the first call.
+disable_compiler = getattr(torch, "_disable_dynamo", torch.compiler.disable)
+
+
 class Layer(nn.Module):
     """Base class of the modules; type checkers see that they return a tensor."""
 

@@ -15,6 +15,7 @@ from .library import (
     Operator,
     array,
     check,
+    disable_compiler,
     eager,
     full_precision,
     no_second_derivative,
@@ -282,7 +283,7 @@ def _apply(
 
 
 # Compilers have no sparse gradients: the graph breaks here, and with fullgraph=True that is an error.
-_apply_uncompiled = torch.compiler.disable(_apply)
+_apply_uncompiled = disable_compiler(_apply)
 
 
 def hinge_forest(
