@@ -1,5 +1,7 @@
 """Layers beside PyTorch's own: import time, states, initial values, shapes of inputs, function transforms."""
 
+import copy
+import io
 import subprocess
 import sys
 
@@ -7,6 +9,30 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
+nn = torch.nn
+
+# Each kind of layer, and an input of three samples.
+LAYERS = {
+    "tree": (lambda **settings: ht.HingeForest(5, 4, 3, 2, **settings), (3, 5)),
+    "fern": (lambda **settings: ht.HingeForest(5, 4, 3, 2, kind="fern", **settings), (3, 5)),
+    "projection": (lambda **settings: ht.HingeForest(5, 4, 3, 2, margin="projection", **settings), (3, 5)),
+    "sequential": (
+        lambda **settings: ht.HingeForest(5, 4, 3, features="sequential", scale=2.0, **settings),
+        (3, 5),
+    ),
+    "convolution": (
+        lambda **settings: ht.HingeConv2d(2, 4, 3, (3, 2), 2, groups=2, **settings),
+        (3, 2, 6, 5),
+    ),
+    "shared": (lambda **settings: ht.NeuralForest(5, 2, 3, 4, n_functions=6, **settings), (3, 5)),
+    "neural": (lambda **settings: ht.NeuralForest(5, 2, 3, 4, **settings), (3, 5)),
+    "normalisation": (lambda generator=None, **settings: ht.RunningNorm(5, **settings), (3, 5)),
+}
+layers = pytest.mark.parametrize("layer", LAYERS)
+
+
+def same_state(a, b):
+    torch.testing.assert_close(dict(a.state_dict()), dict(b.state_dict()), rtol=0, atol=0)
 
 
 def test_the_import_leaves_out_the_compiler():
@@ -17,3 +43,242 @@ def test_the_import_leaves_out_the_compiler():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300
     )
     assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------------- states
+
+
+def other_sizes():
+    """Returns pairs of layers whose tensors have the same shapes, and what the message says of the first."""
+    conv = "in_channels = {}, kernel_size = {}, groups = {}, vector_features = {}"
+    here = ht.HingeConv2d(2, 4, 3, (2, 3), 2)
+    pairs = [
+        (ht.HingeForest(9, 4, 3), ht.HingeForest(8, 4, 3), "in_features = 9"),
+        (ht.HingeForest(8, 4, 3), ht.HingeForest(9, 4, 3), "in_features = 8"),
+    ]
+    for settings in ((2, (3, 2), 1, 0), (3, (2, 3), 1, 0), (4, (2, 3), 2, 0), (2, (2, 3), 1, 2)):
+        channels, kernel, groups, vector = settings
+        there = ht.HingeConv2d(channels, 4, 3, kernel, 2 * groups, groups=groups, vector_features=vector)
+        pairs.append((there, here, conv.format(*settings)))
+    six, four = (ht.HingeConv1d(12 // size, 4, 3, size, margin="projection") for size in (2, 3))
+    pairs.append((six, four, "in_channels = 6, kernel_size = (2,)"))
+    six, seven = (ht.NeuralForest(n, 2, 3, 4, linear=False, n_functions=n) for n in (6, 7))
+    pairs.append((six, seven, "in_features = 6, n_functions = 6"))
+    return pairs
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_state_of_another_input_is_refused(strict):
+    for there, here, words in other_sizes():
+        name = "index" if isinstance(here, ht.NeuralForest) else "features"
+        for net, other in ((here, there), (nn.Sequential(here), nn.Sequential(there))):
+            file = io.BytesIO()
+            torch.save(other.state_dict(), file)
+            file.seek(0)
+            state = torch.load(file, weights_only=True)
+            with pytest.raises(
+                RuntimeError, match=f"size mismatch for .*{name}: expected the state of"
+            ) as error:
+                net.load_state_dict(state, strict=strict)
+            assert words in str(error.value)
+            before = copy.deepcopy(other)
+            other.load_state_dict(state, strict=strict)
+            same_state(other, before)
+
+
+def test_states_without_sizes_are_checked_by_their_columns():
+    small, large = ht.HingeForest(3, 40, 3), ht.HingeForest(9, 40, 3)
+    with pytest.raises(RuntimeError, match=r"features: expected .* in_features = 3, got columns 0 to 8"):
+        small.load_state_dict(dict(large.state_dict()))
+    large.load_state_dict(dict(small.state_dict()))
+    assert torch.equal(large.features, small.features)
+    negative = dict(small.state_dict()) | {"features": torch.full_like(small.features, -1)}
+    with pytest.raises(RuntimeError, match="got columns -1 to -1"):
+        small.load_state_dict(negative)
+
+
+@layers
+def test_keys_of_states_are_names_of_tensors(layer):
+    made = LAYERS[layer][0]()
+    names = {name for name, _ in made.named_parameters()} | {name for name, _ in made.named_buffers()}
+    assert set(made.state_dict()) == names
+
+
+# ----------------------------------------------------------------------------------------- initial values
+
+
+@layers
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_initial_values_again(layer, dtype):
+    make, shape = LAYERS[layer]
+    torch.manual_seed(3)
+    new = make(dtype=dtype)
+    torch.manual_seed(4)
+    changed = make(dtype=dtype)
+    changed.train()(torch.randn(shape, dtype=dtype))
+    for p in changed.parameters():
+        p.data.add_(1)
+    torch.manual_seed(3)
+    changed.reset_parameters()
+    same_state(changed, new)
+    empty = make(device="meta", dtype=dtype)
+    assert all(t.is_meta for t in empty.state_dict().values())
+    empty.reset_parameters()  # nothing to draw
+    empty.to_empty(device="cpu")
+    torch.manual_seed(3)
+    empty.reset_parameters()
+    same_state(empty, new)
+    if layer != "normalisation":
+        one, two = (torch.Generator().manual_seed(7) for _ in range(2))
+        changed.reset_parameters(one)
+        same_state(changed, make(dtype=dtype, generator=two))
+    assert torch.equal(empty(torch.ones(shape, dtype=dtype)), new(torch.ones(shape, dtype=dtype)))
+
+
+def test_initial_values_of_vectors_and_after_missed_steps():
+    conv = ht.HingeConv2d(3, 4, 3, 3, vector_features=2)
+    torch.manual_seed(1)
+    conv.reset_parameters()
+    torch.manual_seed(1)
+    same_state(conv, ht.HingeConv2d(3, 4, 3, 3, vector_features=2))
+    forest = ht.HingeForest(5, 4, 3, 2, sparse=True)
+    optimizer = ht.RowAdam(forest.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        forest(torch.randn(2, 5)).sum().backward()
+        optimizer.step()
+    torch.manual_seed(2)
+    forest.reset_parameters()
+    torch.manual_seed(2)
+    assert torch.equal(forest.weights, ht.HingeForest(5, 4, 3, 2).weights)
+
+
+# --------------------------------------------------------------------------------------- shapes of inputs
+
+
+@pytest.mark.parametrize("aggregate", ["sum", None])
+@pytest.mark.parametrize("batch", [(), (4,), (4, 3), (2, 0), (2, 3, 2)], ids=str)
+def test_batches_as_of_linear(aggregate, batch):
+    x = torch.randn(*batch, 5)
+    forest = ht.HingeForest(5, 6, 3, (2, 2), scale=1.0, dim=-1, aggregate=aggregate)
+    rows = x.reshape(-1, 5)
+    y = forest(rows)
+    assert torch.equal(forest(x), y.reshape(*batch, *y.shape[1:]))
+    assert torch.equal(forest.leaf_map(x), forest.leaf_map(rows).reshape(*batch, 6))
+    assert torch.equal(forest.path_map(x), forest.path_map(rows).reshape(*batch, 6, 3))
+    assert torch.equal(forest.leaf_counts(x), forest.leaf_counts(rows))
+    norm, other = ht.RunningNorm(5, dim=-1), ht.RunningNorm(5)
+    for _ in range(2):
+        assert torch.equal(norm(x), other(rows).reshape(x.shape))
+    same_state(norm, other)
+    for settings in ({}, {"n_functions": 6}):
+        head = ht.NeuralForest(5, 2, 3, 4, **settings)
+        labels = torch.randint(4, batch)
+        assert torch.equal(head(x), head(rows).reshape(*batch, 4))
+        torch.testing.assert_close(head.decisions(x), head.decisions(rows).reshape(head.decisions(x).shape))
+        assert head.decisions(x).shape[: len(batch)] == batch
+        if rows.shape[0]:
+            assert torch.equal(head.loss(x, labels), head.loss(rows, labels.reshape(-1)))
+            head.update_leaves(x, labels)
+            fitted = head.leaves.clone()
+            head.update_leaves(rows, labels.reshape(-1), restart=True)
+            assert torch.equal(head.leaves, fitted)
+
+
+def test_one_sample_and_its_gradient():
+    forest, norm, x = ht.HingeForest(5, 6, 3, 2, scale=1.0), ht.RunningNorm(5).eval(), torch.randn(5)
+    one, row = x.clone().requires_grad_(), x[None].clone().requires_grad_()
+    y = forest(norm(one))
+    assert torch.equal(y[None], forest(norm(row)))
+    y.sum().backward()
+    forest(norm(row)).sum().backward()
+    assert torch.equal(one.grad[None], row.grad)
+    assert forest.leaf_map(x).shape == (6,)
+    assert forest.path_map(x).shape == (6, 3)
+    assert repr(ht.HingeForest(5, 6, 3, dim=-1)).endswith("dim=-1)")
+    assert repr(ht.RunningNorm(5, dim=-1)) == "RunningNorm(5, dim=-1)"
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: ht.HingeForest(5, 6, 3, dim=-1), (3, 5, 4)),
+        (lambda: ht.RunningNorm(5, dim=-1), (3, 5, 4)),
+        (lambda: ht.NeuralForest(5, 2, 2, 3), (3, 4)),
+        (lambda: ht.NeuralForest(5, 2, 2, 3), (5, 3)),
+        (lambda: ht.NeuralForest(6, 2, 2, 3, linear=False), (4, 2, 3)),
+        (lambda: ht.NeuralForest(5, 2, 2, 3), ()),
+    ],
+)
+def test_shapes_are_named(make, shape):
+    layer = make()
+    names = r"\(\.\.\., (in|n)_features\) = \(\.\.\., [56]\)"
+    with pytest.raises(ValueError, match=rf"^x: expected shape {names}, got \({str(shape)[1:-1]}\); pass"):
+        layer(torch.zeros(shape))
+
+
+def test_messages_of_arguments():
+    head = ht.NeuralForest(5, 2, 2, 3)
+    with pytest.raises(TypeError, match="^x: expected a torch.Tensor, got int"):
+        head(3)
+    for call in (head.loss, head.update_leaves):
+        with pytest.raises(
+            ValueError, match=r"^y: expected shape \(4, 2\), got \(8,\); pass a label for each"
+        ):
+            call(torch.zeros(4, 2, 5), torch.zeros(8, dtype=torch.int64))
+    for layer, sizes in ((ht.HingeForest, (5, 4, 3)), (ht.RunningNorm, (5,))):
+        with pytest.raises(ValueError, match="^dim: expected 1 or -1, got 2; pass 1 for"):
+            layer(*sizes, dim=2)
+    needs = r"call HingeConv2d\(in_channels, n_trees, depth, kernel_size\)"
+    with pytest.raises(TypeError, match=rf"^depth: expected a value, got none; {needs}$"):
+        ht.HingeConv2d(3, 4)
+    with pytest.raises(TypeError, match=rf"^in_channels: expected a value, got none; {needs}$"):
+        ht.HingeConv2d(n_trees=4, depth=3, kernel_size=3)
+    with pytest.raises(
+        TypeError, match=r"got none; call NeuralForest\(in_features, n_trees, depth, n_classes\)"
+    ):
+        ht.NeuralForest(3)
+
+
+# ------------------------------------------------------------------------------------------------ padding
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 4), (1, 2)], ids=str)
+@pytest.mark.parametrize("dilation", [1, (1, 3)], ids=str)
+def test_same_padding_is_that_of_conv2d(kernel, dilation):
+    x, layers = torch.randn(2, 3, 7, 6), []
+    for padding in ("same", "valid"):
+        torch.manual_seed(0)
+        layers.append(ht.HingeConv2d(3, 5, 3, kernel, 2, padding=padding, dilation=dilation))
+    steps = (dilation, dilation) if isinstance(dilation, int) else dilation
+    totals = [d * (k - 1) for d, k in zip(steps, kernel, strict=True)]
+    sides = [n for total in reversed(totals) for n in (total // 2, total - total // 2)]
+    y = layers[0](x)
+    assert y.shape == (2, 2, 7, 6)
+    assert torch.equal(y, layers[1](nn.functional.pad(x, sides)))
+    convolution = nn.Conv2d(3, 1, kernel, padding="same", dilation=dilation)
+    assert list(convolution._reversed_padding_repeated_twice) == sides
+    assert ("padding='same'" in repr(layers[0])) == any(total % 2 for total in totals)
+
+
+@pytest.mark.parametrize(("layer", "n_axes"), [(ht.HingeConv1d, 1), (ht.HingeConv2d, 2), (ht.HingeConv3d, 3)])
+def test_same_padding_in_any_number_of_axes(layer, n_axes):
+    made = layer(2, 4, 3, 4, 2, padding="same")
+    x = torch.randn(2, 2, *(5,) * n_axes, requires_grad=True)
+    y = made(x)
+    assert y.shape == (2, 2, *(5,) * n_axes)
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    with pytest.raises(ValueError, match="^stride: expected 1 with padding='same', got 2; choose stride=1"):
+        layer(2, 4, 3, 4, padding="same", stride=2)
+    with pytest.raises(TypeError, match="^padding: expected an int or one int for each"):
+        layer(2, 4, 3, 4, padding="full")
+
+
+def test_every_window_reads_the_vector():
+    layer = ht.HingeConv1d(1, 8, 2, 2, padding="same", vector_features=1)
+    with torch.no_grad():
+        layer.features.fill_(3)  # the number of the vector
+        layer.weights.normal_()
+    y = layer(torch.randn(1, 1, 6), torch.ones(1, 1))
+    assert torch.equal(y, y[..., :1].expand_as(y))

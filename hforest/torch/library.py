@@ -35,11 +35,72 @@ disable_compiler = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
 class Layer(nn.Module):
-    """Base class of the modules; type checkers see that they return a tensor."""
+    """Base class of the modules; type checkers see that they return a tensor.
+
+    Sizes of the input that shapes of tensors do not tell are stored in the metadata of a state, beside
+    PyTorch's version of the module: its keys are the names of the tensors.
+    """
+
+    _index = ""
+    """Name of the tensor of columns, if there is one."""
 
     if TYPE_CHECKING:
 
         def __call__(self, *inputs: Tensor | None) -> Tensor: ...
+
+    def _input(self) -> tuple[str, int]:
+        # Sizes of the input as text, and the number of columns that the tensor of columns may refer to.
+        return "", 0
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", {}).get(prefix[:-1])
+        if metadata is not None and self._index:
+            metadata["input"] = self._input()[0]
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        columns, (sizes, n_columns) = state_dict.get(prefix + self._index), self._input()
+        stored, wrong = local_metadata.get("input"), ""
+        if isinstance(stored, str) and stored != sizes:
+            wrong = f"that of {stored}"
+        elif type(columns) in _PLAIN and not columns.is_floating_point() and columns.numel():
+            low, high = (0, 0) if columns.is_meta else (int(columns.min()), int(columns.max()))
+            if not 0 <= low <= high < n_columns:
+                wrong = f"columns {low} to {high}"
+        if wrong:
+            error_msgs.append(
+                f"size mismatch for {prefix}{self._index}: expected the state of a layer with {sizes}, got "
+                f"{wrong}; load it into a layer of the sizes with which it was saved"
+            )
+        else:
+            super()._load_from_state_dict(
+                state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+            )
+
+
+def feature_axis(x: Tensor, name: str, size: int, dim: int = -1) -> int:
+    """Returns the axis of the features of an input and checks its size: `dim`, or that of a single sample."""
+    axis = dim if x.dim() > 1 else -1
+    if x.dim() < 1 or x.shape[axis] != size:
+        before, after = ("n_samples, ", ", ...") if dim == 1 else ("..., ", "")
+        place = "axis 1, or one sample as a vector" if dim == 1 else "the last axis"
+        raise ValueError(
+            f"x: expected shape ({before}{name}{after}) = ({before}{size}{after}), got {tuple(x.shape)}; "
+            f"pass samples with {size} features in {place}"
+        )
+    return axis
+
+
+def check_dim(dim: Any) -> int:
+    """Returns the axis of the features as a module takes it: 1 or -1."""
+    if dim not in (1, -1):
+        raise ValueError(
+            f"dim: expected 1 or -1, got {dim!r}; pass 1 for (n, features, *spatial), -1 for (*, features)"
+        )
+    return int(dim)
 
 
 def check_integer(name: str, value: Any, least: int | None = None) -> None:
