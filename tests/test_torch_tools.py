@@ -282,3 +282,139 @@ def test_every_window_reads_the_vector():
         layer.weights.normal_()
     y = layer(torch.randn(1, 1, 6), torch.ones(1, 1))
     assert torch.equal(y, y[..., :1].expand_as(y))
+
+
+# -------------------------------------------------------------------------------------- function transforms
+
+TRANSFORMED = {
+    "tree": lambda: ht.HingeForest(5, 4, 3, 2, scale=1.0),
+    "fern": lambda: ht.HingeForest(5, 4, 3, (), kind="fern", scale=1.0, aggregate=None),
+    "projection": lambda: ht.HingeForest(5, 4, 3, 2, scale=1.0, margin="projection"),
+    "neural": lambda: ht.NeuralForest(5, 2, 3, 2),
+    "shared": lambda: ht.NeuralForest(5, 2, 3, 2, n_functions=4),
+    "normalisation": lambda: ht.RunningNorm(5).eval(),
+}
+
+
+@pytest.fixture(params=TRANSFORMED)
+def model(request):
+    """Returns a layer, its parameters and a batch."""
+    torch.manual_seed(0)
+    layer = TRANSFORMED[request.param]().double()
+    return layer, dict(layer.named_parameters()), torch.randn(6, 5, dtype=torch.float64)
+
+
+def of(layer):
+    """Returns the sum of squared outputs as a function of parameters and input."""
+    return lambda p, x: torch.func.functional_call(layer, p, (x,)).square().sum()
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_as_functions(model):
+    layer, p, x = model
+    leaf = x.clone().requires_grad_()
+    by_x, *by_p = torch.autograd.grad(of(layer)(p, leaf), [leaf, *p.values()])
+    assert by_x.any()
+    found_p, found_x = torch.func.grad(of(layer), argnums=(0, 1))(p, x)
+    assert torch.equal(found_x, by_x)
+    assert all(torch.equal(a, b) for a, b in zip(found_p.values(), by_p, strict=True))
+    y, pull = torch.func.vjp(layer, x)
+    assert torch.equal(pull(2 * y.detach())[0], by_x)
+    each = torch.func.vmap(torch.func.grad(of(layer), argnums=(0, 1)), in_dims=(None, 0))(p, x)
+    close(each[1], by_x)
+    for a, b in zip(each[0].values(), by_p, strict=True):
+        assert a.shape == (6, *b.shape)
+        close(a.sum(0), b)
+    close(torch.func.grad(lambda x: torch.func.vmap(layer)(x).square().sum())(x), by_x)
+
+
+def test_jacobians(model):
+    layer, _, x = model
+    functional = torch.autograd.functional
+    expected = functional.jacobian(layer, x)
+    close(torch.func.jacrev(layer)(x), expected)
+    close(functional.jacobian(layer, x, vectorize=True), expected)
+    diagonal = expected[range(6), ..., range(6), :]
+    close(torch.func.vmap(torch.func.jacrev(layer))(x), diagonal)
+    leaf = x.clone().requires_grad_()
+    y = layer(leaf)
+    grads = torch.randn(3, *y.shape, dtype=y.dtype)
+    (found,) = torch.autograd.grad(y, leaf, grads, is_grads_batched=True, retain_graph=True)
+    close(found, torch.stack([torch.autograd.grad(y, leaf, g, retain_graph=True)[0] for g in grads]))
+
+
+def test_batches_of_samples_are_one_call(model, monkeypatch):
+    layer, p, x = model
+    calls = []
+    module = sys.modules["hforest.torch.normalization"].layers
+    for owner, name in ((sys.modules["hforest.hinge"], "forward"), (sys.modules["hforest.hinge"], "forward_with_route"),
+                        (sys.modules["hforest.neural"], "forward"), (module, "normalize")):  # fmt: skip
+        whole = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, whole=whole, **k: (calls.append(1), whole(*a, **k))[1])
+    assert torch.equal(torch.func.vmap(layer)(x), layer(x))
+    assert len(calls) == 2
+    batches = x.reshape(3, 2, 5).transpose(0, 1)
+    y = torch.func.vmap(layer, in_dims=1, out_dims=1)(batches)
+    close(y, torch.stack([layer(part) for part in batches.unbind(1)], 1))
+    with torch.no_grad():
+        assert torch.equal(torch.func.vmap(layer)(x), layer(x))
+    if p:
+        two = {name: torch.stack([a, 2 * a]) for name, a in p.items()}
+        y = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x,)))(two)
+        for k in range(2):
+            close(y[k], torch.func.functional_call(layer, {name: a[k] for name, a in two.items()}, (x,)))
+
+
+def test_losses_and_windows():
+    head, x, y = ht.NeuralForest(5, 2, 3, 2), torch.randn(6, 5), torch.tensor([0, 1, 1, 0, 1, 0])
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(head.loss(leaf, y), leaf)
+    assert torch.equal(torch.func.grad(lambda x: head.loss(x, y))(x), expected)
+    each = torch.func.vmap(torch.func.grad(lambda x, y: head.loss(x, y)))(x, y)
+    torch.testing.assert_close(each / 6, expected)
+    conv, images = ht.HingeConv2d(2, 4, 3, 2, 2, padding="same"), torch.randn(3, 2, 5, 5)
+    assert torch.equal(torch.func.vmap(lambda a: conv(a[None])[0])(images), conv(images))
+    each = torch.func.vmap(torch.func.grad(lambda a: conv(a[None]).sum()))(images)
+    torch.testing.assert_close(each, torch.func.grad(lambda a: conv(a).sum())(images))
+
+
+def test_transforms_read_tables_after_their_missed_steps():
+    torch.manual_seed(0)
+    forest, x = ht.HingeForest(5, 20, 4, 2, sparse=True), torch.randn(6, 5)
+    optimizer = ht.RowAdam(forest.parameters(), lr=0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        forest(torch.randn(2, 5)).sum().backward()
+        optimizer.step()
+    forest.sparse = False
+    found = torch.func.grad(lambda x: forest(x).square().sum())(x)
+    optimizer.flush()
+    assert torch.equal(found, torch.func.grad(lambda x: forest(x).square().sum())(x))
+    leaf = x.clone().requires_grad_()
+    assert torch.equal(found, torch.autograd.grad(forest(leaf).square().sum(), leaf)[0])
+
+
+def test_what_transforms_refuse(model):
+    layer, p, x = model
+    second = "^hforest.torch: expected at most first derivatives, got a second derivative"
+    inner = torch.func.grad(lambda x: of(layer)(p, x))
+    for outer in (torch.func.grad(lambda x: inner(x).sum()), torch.func.jacrev(inner)):
+        with pytest.raises(RuntimeError, match=second):
+            outer(x)
+    head, y = ht.NeuralForest(5, 2, 3, 2).double(), torch.zeros(6, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match=second):
+        torch.func.grad(lambda x: torch.func.grad(lambda x: head.loss(x, y))(x).sum())(x)
+    with pytest.raises(
+        RuntimeError, match="^RunningNorm: expected evaluation mode inside a transform of torch.func"
+    ):
+        torch.func.grad(lambda x: ht.RunningNorm(5).double()(x).sum())(x)
+    sparse = ht.HingeForest(5, 4, 3, 2, sparse=True).double()
+    with pytest.raises(
+        ValueError, match="^sparse: expected False where tensors are on a GPU, traced or transformed"
+    ):
+        torch.func.grad(lambda x: sparse(x).sum())(x)
+    with pytest.raises(RuntimeError, match="^sparse: expected False where tensors are on a GPU, traced or"):
+        torch.autograd.functional.jacobian(sparse, x, vectorize=True)

@@ -198,7 +198,7 @@ class NeuralForest(Layer):
     def update_leaves(self, x: Tensor, y: Tensor, *, n_iter: int = 20, restart: bool = False) -> None:
         """Fits the leaves to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
 
-        Other parameters: see `loss`.
+        Other parameters: see `NeuralForest.loss`.
 
         Parameters
         ----------

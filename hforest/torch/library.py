@@ -27,6 +27,9 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 # dispatcher in every call, which is slower and right.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", None)
+_parse = getattr(torch._C, "_dispatch_key_parse", None)
+_BATCH = _parse("VmapMode") if _included and _parse else None
 
 
 # The decorator of PyTorch's own optimisers: torch.compiler.disable, whose import of the compiler (a second or
@@ -115,11 +118,20 @@ def _forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
+def grads_batched() -> bool:
+    """Returns whether a backward pass has a batch of gradients: `is_grads_batched` of `torch.autograd.grad`,
+    `vectorize` of `torch.autograd.functional.jacobian`. PyTorch then calls the operators for each of them.
+    """
+    return _BATCH is not None and _included is not None and _included(_BATCH)
+
+
 def untraced() -> bool:
     """Returns whether nothing traces or transforms a call: compilation, export, fake tensors, dispatch modes
     (counters of operators, tracers), function transforms (`torch.func`) and forward-mode derivatives.
     """
     if torch.compiler.is_compiling() or _modes is None or _transforms is None or _forward_mode():
+        return False
+    if grads_batched():
         return False
     return not _modes() and _transforms() is None and not torch.jit.is_tracing()
 
@@ -218,6 +230,14 @@ def _dtype(t: Tensor) -> str:
     return str(t.dtype).removeprefix("torch.")
 
 
+def transformed() -> bool:
+    """Returns whether a transform of `torch.func` is active: a gradient, or `vmap`."""
+    if torch.compiler.is_compiling() or _transforms is None:
+        return False
+    level = _transforms()
+    return level is not None and level.key().name in ("Grad", "Vmap")
+
+
 class Operator:
     """Operator `torch.ops.hforest.<name>`; calls with plain CPU tensors skip the dispatcher.
 
@@ -233,6 +253,9 @@ class Operator:
     setup, backward : functions, optional
         Functions for `torch.library.register_autograd`: the gradient with respect to the first result.
         Without them a backward pass through the operator is an error.
+    of_samples : int
+        The first arguments whose first axis, like that of all results, is that of independent samples. `vmap`
+        over these alone is one call for all of them, over others a call for each element.
     """
 
     def __init__(
@@ -243,6 +266,7 @@ class Operator:
         fake: Callable[..., Any],
         setup: Callable[..., None] | None = None,
         backward: Callable[..., Any] | None = None,
+        of_samples: int = 0,
     ) -> None:
         self._kernel, self._names = kernel, list(inspect.signature(kernel).parameters)
         self._function = None if setup is None else _function(self.run, setup, backward)
@@ -251,6 +275,7 @@ class Operator:
         LIBRARY.impl(name, lambda *arguments: cuda.call(kernel, arguments), "CUDA")
         torch.library.register_fake(f"hforest::{name}", fake, lib=LIBRARY)
         self.overload = getattr(torch.ops.hforest, name).default
+        self._transform = _transform(self.overload, setup, backward or no_second_derivative, of_samples)
         for device in AUTOCAST:
             LIBRARY.impl(name, _autocast(self.overload, device), f"Autocast{device.upper()}")
         torch.library.register_autograd(
@@ -271,9 +296,15 @@ class Operator:
         plain, learns = eager(*tensors), torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if plain and learns and self._function is not None:
             return self._function.apply(*arguments)
-        # A pass with create_graph=True meets the operator, which refuses to be differentiated.
-        results = (self.run if plain and not learns else self.overload)(*arguments)
+        results = (self.run if plain and not learns else self.results)(*arguments)
         return results[0] if self._function is not None and isinstance(results, tuple) else results
+
+    def results(self, *arguments: Any) -> Any:
+        """Returns all results through PyTorch's dispatcher, or as a transform of `torch.func` has them.
+
+        A pass with create_graph=True meets the operator here, which refuses to be differentiated.
+        """
+        return (self._transform.apply if transformed() else self.overload)(*arguments)
 
 
 def _function(run: Callable[..., Any], setup: Callable[..., None], pull: Any) -> Any:
@@ -290,6 +321,52 @@ def _function(run: Callable[..., Any], setup: Callable[..., None], pull: Any) ->
             return pull(ctx, grad)
 
     return Function
+
+
+def _transform(run: Any, setup: Callable[..., None] | None, pull: Any, of_samples: int) -> Any:
+    # The operator as a function of autograd that transforms of torch.func take.
+    class Transform(torch.autograd.Function):
+        @staticmethod
+        def forward(*arguments: Any) -> Any:
+            return run(*arguments)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            results = output if isinstance(output, tuple) else (output,)
+            ctx.mark_non_differentiable(*(t for t in results if not t.is_floating_point()))
+            if setup is not None:
+                setup(ctx, inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            return pull(ctx, *grads)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+            n, first = info.batch_size, range(of_samples)
+
+            def apart(t: Tensor) -> Tensor:
+                return t.unflatten(0, (n, -1)) if len(t) else t.expand(n, *t.shape)
+
+            batched = {i: arguments[i].movedim(d, 0) for i, d in enumerate(in_dims) if isinstance(d, int)}
+            if all(i in first for i in batched):
+                every = [batched.get(i, arguments[i]) for i in first]
+                rows = [
+                    (t if i in batched else t.expand(n, *t.shape)).flatten(0, 1) for i, t in enumerate(every)
+                ]
+                results = Transform.apply(*rows, *arguments[of_samples:])
+                if isinstance(results, tuple):
+                    return tuple(map(apart, results)), (0,) * len(results)
+                return apart(results), 0
+            each = [
+                Transform.apply(*(batched[i][k] if i in batched else a for i, a in enumerate(arguments)))
+                for k in range(n)
+            ]
+            if isinstance(each[0], tuple):
+                return tuple(torch.stack(parts) for parts in zip(*each, strict=True)), (0,) * len(each[0])
+            return torch.stack(each), 0
+
+    return Transform
 
 
 def _autocast(overload: Any, device: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from .library import (
     eager,
     feature_axis,
     same_dtype,
+    transformed,
 )
 from .modules import numpy_dtype
 
@@ -39,12 +40,14 @@ _operator = Operator(
     lambda x, mean, var: x.new_empty(x.shape),
     _setup,
     _backward,
+    of_samples=1,
 )
 _backward_operator = Operator(
     "normalize_backward",
     "(Tensor grad_z, Tensor var) -> Tensor",
     lambda grad_z, var: layers.normalize_backward(grad_z, var),
     lambda grad_z, var: grad_z.new_empty(grad_z.shape),
+    of_samples=1,
 )
 
 
@@ -138,6 +141,11 @@ class RunningNorm(Layer):
         z : tensor of the shape of x
         """
         check(x=x)
+        if self.training and transformed():
+            raise RuntimeError(
+                "RunningNorm: expected evaluation mode inside a transform of torch.func, got training, which "
+                "changes the statistics; call eval() on the module"
+            )
         axis = feature_axis(x, "n_features", self.n_features, self.dim)
         rows = x if x.dim() == 2 else x.movedim(axis, -1)
         shape = rows.shape
