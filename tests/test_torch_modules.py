@@ -258,7 +258,7 @@ def test_thresholds_are_repaired(kind):
 
 def test_bad_settings_and_input(kind, margin):
     forest = forest_of(kind, margin=margin)
-    for x in (torch.randn(5), torch.randn(3, 6), torch.randn(3, 6, 2)):
+    for x in (torch.randn(6), torch.randn(()), torch.randn(3, 6), torch.randn(3, 6, 2)):
         with pytest.raises(ValueError, match=r"^x: expected shape \(n_samples, in_features, \.\.\.\)"):
             forest(x)
     with pytest.raises(TypeError, match="^x: expected a torch.Tensor, got ndarray"):

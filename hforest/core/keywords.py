@@ -105,17 +105,28 @@ def shared(
 
 
 def answered(function: _Function, names: Mapping[str, str] | None = None) -> _Function:
-    """Returns a function, or `__init__` of a class, that answers an unknown keyword with the right one.
+    """Returns a function, or `__init__` of a class, that answers an unknown keyword with the right one, and a
+    call that lacks an argument with all arguments that it needs.
 
     names: names of the function for hforest's names.
     """
-    known = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    needed = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
 
     @wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
+        owner = type(args[0]).__name__ if function.__name__ == "__init__" and args else function.__name__
         if not keywords.keys() <= set(known):
-            owner = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
             _check(owner, keywords, known, names or {})
+        lacking = [name for name in needed[len(args) :] if name not in keywords]
+        if lacking:
+            form = ", ".join(name for name in needed if name != "self")
+            raise TypeError(f"{lacking[0]}: expected a value, got none; call {owner}({form})")
         return function(*args, **keywords)
 
     return call  # type: ignore[return-value]

@@ -1,25 +1,45 @@
 """Convolution with hinge forests as modules (Lay et al. 2018)."""
 
 import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.types import Device
 
 from .. import hinge
 from ..core.keywords import answered
 from .library import Aggregate, Kind, MarginName, check_integer
-from .modules import Forest, numpy_dtype, seed
+from .modules import Forest
 from .operators import per_axis
 
 Ints = int | tuple[int, ...]
+
+
+def _draw(
+    n_trees: int, depth: int, n_columns: int, vector_features: int, kernel: tuple[int, ...],
+    outputs: tuple[int, ...], **settings: Any,
+) -> hinge.Parameters:  # fmt: skip
+    # Initial values of a layer.
+    start = hinge.init(n_trees, depth, n_columns + vector_features, outputs, **settings)
+    if vector_features:
+        # A number of the vector is a channel of its own, read in the middle of the window.
+        middle = int(np.ravel_multi_index([size // 2 for size in kernel], kernel))
+        of_vector = n_columns + (start.features - n_columns) * math.prod(kernel) + middle
+        features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
+        start = start._replace(features=features)
+    return start
 
 
 class _HingeConv(Forest):
     """Base class of the modules for one, two and three spatial axes."""
 
     n_axes = 0
+    _more: Sequence[int] = ()
+    """Zeros at the ends of axes beyond the padding, as `torch.nn.functional.pad` takes them."""
 
     @answered
     def __init__(
@@ -31,7 +51,7 @@ class _HingeConv(Forest):
         outputs: Ints = (),
         *,
         stride: Ints = 1,
-        padding: Ints = 0,
+        padding: Ints | Literal["valid", "same"] = 0,
         dilation: Ints = 1,
         groups: int = 1,
         vector_features: int = 0,
@@ -43,8 +63,17 @@ class _HingeConv(Forest):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        sizes = hinge.Windows(kernel_size, stride, padding, dilation)._asdict()
+        numbers = 0 if padding in ("valid", "same") else padding
+        sizes = {"kernel_size": kernel_size, "stride": stride, "padding": numbers, "dilation": dilation}
         kernel, *steps = (tuple(per_axis(name, a, self.n_axes)) for name, a in sizes.items())
+        more = [0] * self.n_axes
+        if padding == "same":
+            if any(step != 1 for step in steps[0]):
+                raise ValueError(
+                    f"stride: expected 1 with padding='same', got {stride}; choose stride=1, or a padding"
+                )
+            totals = [step * (size - 1) for step, size in zip(steps[2], kernel, strict=True)]
+            steps[1], more = tuple(total // 2 for total in totals), [total % 2 for total in totals]
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
         for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
@@ -66,17 +95,9 @@ class _HingeConv(Forest):
             shape = (shape[0] // groups,)
         places = math.prod(kernel)
         n_columns = in_channels // groups * places
-        start = hinge.init(
-            n_trees, depth, n_columns + vector_features, shape,
-            kind=kind, margin=margin, dtype=numpy_dtype(dtype), rng=seed(generator),
-        )  # fmt: skip
-        if vector_features:
-            # A number of the vector is a channel of its own, read in the middle of the window.
-            middle = int(np.ravel_multi_index([size // 2 for size in kernel], kernel))
-            of_vector = n_columns + (start.features - n_columns) * places + middle
-            features = np.where(start.features < n_columns, start.features, of_vector).astype(np.int32)
-            start = start._replace(features=features)
-        super().__init__(start, kind, margin, aggregate, sparse, device)
+        draw = partial(_draw, n_trees, depth, n_columns, vector_features, kernel, shape)
+        super().__init__(draw, aggregate, sparse, generator, device, dtype, kind, margin)
+        self._more = [n for size in reversed(more) for n in (0, size)]
         self.kernel_size, (self.stride, self.padding, self.dilation), self._places = kernel, steps, places
         self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
@@ -92,6 +113,8 @@ class _HingeConv(Forest):
                 f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} spatial axes, got "
                 f"shape {tuple(x.shape)}; pass {remedy}"
             )
+        if any(self._more):
+            x = nn.functional.pad(x, self._more)
         wanted = (len(x), self.vector_features) if self.vector_features else None
         actual = None if vector is None else tuple(vector.shape)
         if actual != wanted:
@@ -109,11 +132,20 @@ class _HingeConv(Forest):
         parts = zip(x.chunk(self.groups, dim=1), *(a.chunk(self.groups) for a in tensors), strict=True)
         return torch.cat([self._outputs(*part, windows=windows) for part in parts], dim=1)
 
+    def _input(self) -> tuple[str, int]:
+        channels = self.in_channels // self.groups + self.vector_features
+        sizes = (
+            f"in_channels = {self.in_channels}, kernel_size = {self.kernel_size}, groups = {self.groups}, "
+            f"vector_features = {self.vector_features}"
+        )
+        return sizes, channels * self._places
+
     def extra_repr(self) -> str:
         """Returns the settings, for `repr`."""
+        padding = "'same'" if any(self._more) else self.padding
         return (
             f"{self.in_channels}, {self.n_trees}, {self.depth}, kernel_size={self.kernel_size}, "
-            f"outputs={tuple(self.weights.shape[2:])}, stride={self.stride}, padding={self.padding}, "
+            f"outputs={tuple(self.weights.shape[2:])}, stride={self.stride}, padding={padding}, "
             f"dilation={self.dilation}, groups={self.groups}, kind={self.kind!r}, margin={self.margin!r}, "
             f"aggregate={self.aggregate!r}"
         )
@@ -149,7 +181,8 @@ class HingeConv2d(_HingeConv):
     outputs : int or tuple of ints
         Shape of a leaf's weights. The result is (n, *outputs, out_height, out_width), one output per window.
     stride, padding, dilation : int or tuple of ints
-        As in `torch.nn.Conv2d`, with zero padding.
+        As in `torch.nn.Conv2d`, with zero padding; `padding` may be "valid" or, with stride 1, "same". "same"
+        copies x where dilation * (kernel_size - 1) is odd, for a zero at the end alone.
     groups : int
         Number of groups of channels. Each group has n_trees / groups trees, which read only its channels.
         With `aggregate` each group gives outputs / groups of the outputs.

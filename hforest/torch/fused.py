@@ -46,7 +46,7 @@ class FusedForest:
     ----------
     owner : Optimizer
         Optimiser. While it exists, the backward pass updates the forest.
-    settings : (lr, beta1, beta2, eps, weight_decay)
+    settings : rows.Settings
         Settings of the next step.
     tables : (Tensor, Tensor)
         Thresholds and weights.

@@ -8,7 +8,7 @@ from torch.types import Device
 
 from .. import neural
 from ..core.keywords import answered
-from .library import Layer, inside_autocast, same_dtype
+from .library import Layer, check, feature_axis, inside_autocast, same_dtype
 from .modules import host, numpy_dtype, seed
 from .neural import Loss, neural_forest, neural_loss
 
@@ -62,6 +62,7 @@ class NeuralForest(Layer):
     linear: Any
     index: Tensor | None
     leaves: Tensor
+    _index = "index"
 
     @answered
     def __init__(
@@ -96,25 +97,37 @@ class NeuralForest(Layer):
         device = torch.get_default_device() if device is None else device
         index = None
         if n_functions is not None:
-            drawn = torch.Generator("cpu").manual_seed(seed(generator))
-            index = torch.empty((n_trees, 2**depth - 1), dtype=torch.int32, device="cpu")
-            index = index.random_(0, width, generator=drawn).to(device)
+            index = torch.empty((n_trees, 2**depth - 1), dtype=torch.int32, device=device)
         self.linear = None
         if linear:
             self.linear = nn.utils.skip_init(nn.Linear, in_features, width, device=device, dtype=dtype)
-            self._draw_linear(generator)
         self.register_buffer("index", index)
         self.register_buffer("leaves", torch.from_numpy(leaves).to(device))
+        self.reset_parameters(generator)
 
     @torch.no_grad()
-    def _draw_linear(self, generator: torch.Generator | None) -> None:
-        # Draws the initial values of torch.nn.Linear from this generator.
-        drawn = torch.Generator("cpu").manual_seed(seed(generator))
-        bound = self.in_features**-0.5
-        for parameter in self.linear.parameters():
-            if not parameter.is_meta:
-                values = torch.empty(parameter.shape, dtype=parameter.dtype, device="cpu")
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws initial values again: `linear` as `torch.nn.Linear` does, and `index`; leaves are uniform.
+
+        Parameters: see `HingeForest.reset_parameters`.
+        """
+        if self.leaves.is_meta:
+            return
+        self.leaves.fill_(1 / self.n_classes)
+        if self.index is not None:
+            drawn = torch.Generator("cpu").manual_seed(seed(generator))
+            index = torch.empty_like(self.index, device="cpu")
+            self.index.copy_(index.random_(0, self._input()[1], generator=drawn))
+        if self.linear is not None:
+            drawn = torch.Generator("cpu").manual_seed(seed(generator))
+            bound = self.in_features**-0.5
+            for parameter in self.linear.parameters():
+                values = torch.empty_like(parameter, device="cpu")
                 parameter.copy_(values.uniform_(-bound, bound, generator=drawn))
+
+    def _input(self) -> tuple[str, int]:
+        n_functions = self.in_features if self.linear is None else self.linear.out_features
+        return f"in_features = {self.in_features}, n_functions = {n_functions}", n_functions
 
     def extra_repr(self) -> str:
         return (
@@ -127,49 +140,70 @@ class NeuralForest(Layer):
 
         Parameters
         ----------
-        x : (n_samples, in_features) tensor
+        x : (*batch, in_features) tensor, such as (n_samples, in_features), or one sample (in_features,)
 
         Returns
         -------
-        f : (n_samples, n_trees, 2**depth - 1) tensor, or (n_samples, n_functions) where they are shared
+        f : (*batch, n_trees, 2**depth - 1) tensor, or (*batch, n_functions) where they are shared
             Log odds of going left.
         """
+        rows = self._rows(x)
         if not inside_autocast(x):
             same_dtype("x", x, "leaves", self.leaves)
-        f = x if self.linear is None else self.linear(x)
-        return f if self.index is not None else f.reshape(x.shape[0], self.n_trees, 2**self.depth - 1)
+        f = rows if self.linear is None else self.linear(rows)
+        if self.index is None:
+            return f.reshape(*x.shape[:-1], self.n_trees, 2**self.depth - 1)
+        return f if x.dim() == 2 else f.reshape(*x.shape[:-1], f.shape[-1])
+
+    def _rows(self, x: Tensor) -> Tensor:
+        # Samples as rows: (n_samples, in_features).
+        check(x=x)
+        feature_axis(x, "in_features", self.in_features)
+        return x if x.dim() == 2 else x.reshape(-1, self.in_features)
+
+    def _labels(self, x: Tensor, y: Tensor) -> Tensor:
+        # Labels of the rows of x.
+        check(y=y)
+        if y.shape != x.shape[:-1]:
+            raise ValueError(
+                f"y: expected shape {tuple(x.shape[:-1])}, got {tuple(y.shape)}; pass a label for each "
+                "sample of x"
+            )
+        return y.reshape(-1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns class probabilities of samples x, as `decisions` takes them.
 
         Returns
         -------
-        p : (n_samples, n_classes) tensor
+        p : (*batch, n_classes) tensor
             The mean over trees.
         """
-        return neural_forest(self.decisions(x), self.leaves, index=self.index)
+        p = neural_forest(self.decisions(self._rows(x)), self.leaves, index=self.index)
+        return p if x.dim() == 2 else p.reshape(*x.shape[:-1], self.n_classes)
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the negative log-likelihood of labels, with exact gradients; see `neural_loss`.
 
-        Other parameters: see `neural_loss`.
-
         Parameters
         ----------
-        x : (n_samples, in_features) tensor
+        x : (*batch, in_features) tensor
+        y : (*batch) tensor of integers
+            Class of each sample, 0 to n_classes - 1.
         """
-        return neural_loss(self.decisions(x), self.leaves, y, index=self.index, loss=self.loss_kind)
+        f = self.decisions(self._rows(x))
+        return neural_loss(f, self.leaves, self._labels(x, y), index=self.index, loss=self.loss_kind)
 
     @torch.no_grad()
     def update_leaves(self, x: Tensor, y: Tensor, *, n_iter: int = 20, restart: bool = False) -> None:
         """Fits the leaves to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
 
-        Other parameters: see `neural_loss`.
+        Other parameters: see `NeuralForest.loss`.
 
         Parameters
         ----------
-        x : (n_samples, in_features) tensor
-            Input of `forward` for the whole training set.
+        x : (*batch, in_features) tensor, a training set
+            Input of `forward` for all its samples.
         n_iter : int
             Iterations.
         restart : bool
@@ -182,7 +216,7 @@ class NeuralForest(Layer):
         take at most 256 MiB, or one at a time. Shared decision functions are computed all at once.
         """
         n_vertices = 2**self.depth - 1
-        x = x.to(self.leaves.dtype)
+        x, y = self._rows(x).to(self.leaves.dtype), self._labels(x, y)
         labels, leaves = host(y), self.leaves.clone()
         if restart:
             leaves.fill_(1 / self.n_classes)

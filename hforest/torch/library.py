@@ -27,14 +27,83 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 # dispatcher in every call, which is slower and right.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", None)
+_parse = getattr(torch._C, "_dispatch_key_parse", None)
+_BATCH = _parse("VmapMode") if _included and _parse else None
+
+
+# The decorator of PyTorch's own optimisers: torch.compiler.disable, whose import of the compiler (a second or
+# more) waits for the first call.
+disable_compiler = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
 class Layer(nn.Module):
-    """Base class of the modules; type checkers see that they return a tensor."""
+    """Base class of the modules; type checkers see that they return a tensor.
+
+    Sizes of the input that shapes of tensors do not tell are stored in the metadata of a state, beside
+    PyTorch's version of the module: its keys are the names of the tensors.
+    """
+
+    _index = ""
+    """Name of the tensor of columns, if there is one."""
 
     if TYPE_CHECKING:
 
         def __call__(self, *inputs: Tensor | None) -> Tensor: ...
+
+    def _input(self) -> tuple[str, int]:
+        # Sizes of the input as text, and the number of columns that the tensor of columns may refer to.
+        return "", 0
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", {}).get(prefix[:-1])
+        if metadata is not None and self._index:
+            metadata["input"] = self._input()[0]
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        columns, (sizes, n_columns) = state_dict.get(prefix + self._index), self._input()
+        stored, wrong = local_metadata.get("input"), ""
+        if isinstance(stored, str) and stored != sizes:
+            wrong = f"that of {stored}"
+        elif type(columns) in _PLAIN and not columns.is_floating_point() and columns.numel():
+            low, high = (0, 0) if columns.is_meta else (int(columns.min()), int(columns.max()))
+            if not 0 <= low <= high < n_columns:
+                wrong = f"columns {low} to {high}"
+        if wrong:
+            error_msgs.append(
+                f"size mismatch for {prefix}{self._index}: expected the state of a layer with {sizes}, got "
+                f"{wrong}; load it into a layer of the sizes with which it was saved"
+            )
+        else:
+            super()._load_from_state_dict(
+                state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+            )
+
+
+def feature_axis(x: Tensor, name: str, size: int, dim: int = -1) -> int:
+    """Returns the axis of the features of an input and checks its size: `dim`, or that of a single sample."""
+    axis = dim if x.dim() > 1 else -1
+    if x.dim() < 1 or x.shape[axis] != size:
+        before, after = ("n_samples, ", ", ...") if dim == 1 else ("..., ", "")
+        place = "axis 1, or one sample as a vector" if dim == 1 else "the last axis"
+        raise ValueError(
+            f"x: expected shape ({before}{name}{after}) = ({before}{size}{after}), got {tuple(x.shape)}; "
+            f"pass samples with {size} features in {place}"
+        )
+    return axis
+
+
+def check_dim(dim: Any) -> int:
+    """Returns the axis of the features as a module takes it: 1 or -1."""
+    if dim not in (1, -1):
+        raise ValueError(
+            f"dim: expected 1 or -1, got {dim!r}; pass 1 for (n, features, *spatial), -1 for (*, features)"
+        )
+    return int(dim)
 
 
 def check_integer(name: str, value: Any, least: int | None = None) -> None:
@@ -49,11 +118,20 @@ def _forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
+def grads_batched() -> bool:
+    """Returns whether a backward pass has a batch of gradients: `is_grads_batched` of `torch.autograd.grad`,
+    `vectorize` of `torch.autograd.functional.jacobian`. PyTorch then calls the operators for each of them.
+    """
+    return _BATCH is not None and _included is not None and _included(_BATCH)
+
+
 def untraced() -> bool:
     """Returns whether nothing traces or transforms a call: compilation, export, fake tensors, dispatch modes
     (counters of operators, tracers), function transforms (`torch.func`) and forward-mode derivatives.
     """
     if torch.compiler.is_compiling() or _modes is None or _transforms is None or _forward_mode():
+        return False
+    if grads_batched():
         return False
     return not _modes() and _transforms() is None and not torch.jit.is_tracing()
 
@@ -152,6 +230,14 @@ def _dtype(t: Tensor) -> str:
     return str(t.dtype).removeprefix("torch.")
 
 
+def transformed() -> bool:
+    """Returns whether a transform of `torch.func` is active: a gradient, or `vmap`."""
+    if torch.compiler.is_compiling() or _transforms is None:
+        return False
+    level = _transforms()
+    return level is not None and level.key().name in ("Grad", "Vmap")
+
+
 class Operator:
     """Operator `torch.ops.hforest.<name>`; calls with plain CPU tensors skip the dispatcher.
 
@@ -167,6 +253,9 @@ class Operator:
     setup, backward : functions, optional
         Functions for `torch.library.register_autograd`: the gradient with respect to the first result.
         Without them a backward pass through the operator is an error.
+    of_samples : int
+        The first arguments whose first axis, like that of all results, is that of independent samples. `vmap`
+        over these alone is one call for all of them, over others a call for each element.
     """
 
     def __init__(
@@ -177,6 +266,7 @@ class Operator:
         fake: Callable[..., Any],
         setup: Callable[..., None] | None = None,
         backward: Callable[..., Any] | None = None,
+        of_samples: int = 0,
     ) -> None:
         self._kernel, self._names = kernel, list(inspect.signature(kernel).parameters)
         self._function = None if setup is None else _function(self.run, setup, backward)
@@ -185,6 +275,7 @@ class Operator:
         LIBRARY.impl(name, lambda *arguments: cuda.call(kernel, arguments), "CUDA")
         torch.library.register_fake(f"hforest::{name}", fake, lib=LIBRARY)
         self.overload = getattr(torch.ops.hforest, name).default
+        self._transform = _transform(self.overload, setup, backward or no_second_derivative, of_samples)
         for device in AUTOCAST:
             LIBRARY.impl(name, _autocast(self.overload, device), f"Autocast{device.upper()}")
         torch.library.register_autograd(
@@ -205,9 +296,15 @@ class Operator:
         plain, learns = eager(*tensors), torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if plain and learns and self._function is not None:
             return self._function.apply(*arguments)
-        # A pass with create_graph=True meets the operator, which refuses to be differentiated.
-        results = (self.run if plain and not learns else self.overload)(*arguments)
+        results = (self.run if plain and not learns else self.results)(*arguments)
         return results[0] if self._function is not None and isinstance(results, tuple) else results
+
+    def results(self, *arguments: Any) -> Any:
+        """Returns all results through PyTorch's dispatcher, or as a transform of `torch.func` has them.
+
+        A pass with create_graph=True meets the operator here, which refuses to be differentiated.
+        """
+        return (self._transform.apply if transformed() else self.overload)(*arguments)
 
 
 def _function(run: Callable[..., Any], setup: Callable[..., None], pull: Any) -> Any:
@@ -224,6 +321,52 @@ def _function(run: Callable[..., Any], setup: Callable[..., None], pull: Any) ->
             return pull(ctx, grad)
 
     return Function
+
+
+def _transform(run: Any, setup: Callable[..., None] | None, pull: Any, of_samples: int) -> Any:
+    # The operator as a function of autograd that transforms of torch.func take.
+    class Transform(torch.autograd.Function):
+        @staticmethod
+        def forward(*arguments: Any) -> Any:
+            return run(*arguments)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            results = output if isinstance(output, tuple) else (output,)
+            ctx.mark_non_differentiable(*(t for t in results if not t.is_floating_point()))
+            if setup is not None:
+                setup(ctx, inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            return pull(ctx, *grads)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+            n, first = info.batch_size, range(of_samples)
+
+            def apart(t: Tensor) -> Tensor:
+                return t.unflatten(0, (n, -1)) if len(t) else t.expand(n, *t.shape)
+
+            batched = {i: arguments[i].movedim(d, 0) for i, d in enumerate(in_dims) if isinstance(d, int)}
+            if all(i in first for i in batched):
+                every = [batched.get(i, arguments[i]) for i in first]
+                rows = [
+                    (t if i in batched else t.expand(n, *t.shape)).flatten(0, 1) for i, t in enumerate(every)
+                ]
+                results = Transform.apply(*rows, *arguments[of_samples:])
+                if isinstance(results, tuple):
+                    return tuple(map(apart, results)), (0,) * len(results)
+                return apart(results), 0
+            each = [
+                Transform.apply(*(batched[i][k] if i in batched else a for i, a in enumerate(arguments)))
+                for k in range(n)
+            ]
+            if isinstance(each[0], tuple):
+                return tuple(torch.stack(parts) for parts in zip(*each, strict=True)), (0,) * len(each[0])
+            return torch.stack(each), 0
+
+    return Transform
 
 
 def _autocast(overload: Any, device: str) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """A hinge forest as a module: parameters, initialisation, maps, and states of HingeTreeForTorch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch.types import Device
 
 from .. import hinge, tree
 from ..core.keywords import answered
-from .library import Aggregate, Kind, Layer, MarginName, check_integer
+from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, feature_axis
 from .operators import hinge_forest
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
@@ -43,12 +44,17 @@ class Forest(Layer):
     features: Tensor
     _places = 1
     """Columns of a channel."""
+    _index = "features"
 
     def __init__(
-        self, start: hinge.Parameters, kind: Kind, margin: MarginName, aggregate: Aggregate, sparse: bool,
-        device: Device,
+        self, draw: Callable[..., hinge.Parameters], aggregate: Aggregate, sparse: bool,
+        generator: torch.Generator | None, device: Device, dtype: torch.dtype | None, kind: Kind,
+        margin: MarginName,
     ) -> None:  # fmt: skip
+        # draw: the function of kind, margin, dtype and rng that returns initial values.
         super().__init__()
+        self._draw = partial(draw, kind=kind, margin=margin)
+        start = self._draw(dtype=numpy_dtype(dtype), rng=seed(generator))
         w = start.weights
         leaf, margins = (np.empty((0, len(w)), dtype) for dtype in (np.int32, w.dtype))
         hinge.leaf_outputs(leaf, margins, w, aggregate=aggregate)  # checks the word
@@ -61,6 +67,20 @@ class Forest(Layer):
             self.features = nn.Parameter(features)
         else:
             self.register_buffer("features", features)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draws initial values again: thresholds, features and weights are those of a new layer.
+
+        Parameters
+        ----------
+        generator : torch.Generator or None
+            As for a new layer.
+        """
+        if not self.thresholds.is_meta:
+            dtype = np.float64 if self.thresholds.dtype == torch.float64 else np.float32
+            for name, a in self._draw(dtype=dtype, rng=seed(generator))._asdict().items():
+                getattr(self, name).copy_(torch.from_numpy(a))
 
     def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
         # Returns outputs with these parameters, by default with those of the module.
@@ -103,7 +123,9 @@ class HingeForest(Forest):
     Parameters
     ----------
     in_features : int
-        Size of axis 1 of the input.
+        Number of features of the input.
+    dim : 1 or -1
+        Axis of the features in the input; see `forward`.
     sparse : bool
         Whether the gradient of `weights` is sparse, for `RowAdam`: its steps equal those of dense Adam, at a
         cost proportional to the leaves that a batch reaches. Recommended for training on the CPU.
@@ -138,6 +160,8 @@ class HingeForest(Forest):
     (torch.Size([32, 10]), torch.Size([32, 10, 8, 8]))
     """
 
+    dim = 1
+
     @answered
     def __init__(
         self,
@@ -151,63 +175,65 @@ class HingeForest(Forest):
         aggregate: Aggregate = "sum",
         features: Literal["random", "sequential"] = "random",
         scale: float = 0.01,
+        dim: int = 1,
         sparse: bool = False,
         generator: torch.Generator | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         check_integer("in_features", in_features, 1)
-        start = hinge.init(
-            n_trees, depth, in_features, outputs, kind=kind, margin=margin,
-            features=features, scale=scale, dtype=numpy_dtype(dtype), rng=seed(generator),
-        )  # fmt: skip
-        super().__init__(start, kind, margin, aggregate, sparse, device)
-        self.in_features, self.outputs = int(in_features), tuple(start.weights.shape[2:])
+        draw = partial(hinge.init, n_trees, depth, in_features, outputs, features=features, scale=scale)
+        super().__init__(draw, aggregate, sparse, generator, device, dtype, kind, margin)
+        self.in_features, self.outputs = int(in_features), tuple(self.weights.shape[2:])
+        self.dim = check_dim(dim)
 
     def extra_repr(self) -> str:
         return (
             f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, outputs={self.outputs}, "
             f"kind={self.kind!r}, margin={self.margin!r}, aggregate={self.aggregate!r}"
-        )
+        ) + (", dim=-1" if self.dim == -1 else "")
+
+    def _input(self) -> tuple[str, int]:
+        return f"in_features = {self.in_features}", self.in_features
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the outputs of the forest.
 
         Parameters
         ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
-            Each position of `spatial` is one sample.
+        x : (n, in_features) or (n, in_features, *spatial) tensor, or one sample (in_features,)
+            Each position of `spatial` is one sample. With ``dim=-1`` (*batch, in_features), as in
+            `torch.nn.Linear`.
 
         Returns
         -------
         y : (n, *outputs, *spatial) tensor, or (n, n_trees, *outputs, *spatial) without `aggregate`
-            A view, with the spatial axes moved to the end.
+            A view, with the spatial axes moved to the end. With ``dim=-1`` the axes of `batch` are first; a
+            single sample has none.
         """
-        self._check(x)
+        axis = self._axis(x)
         if x.dim() == 2:
             return self._outputs(x)
-        if x.numel():
+        if axis == 1 and x.numel():
             return self._outputs(x.flatten(2), windows=hinge.Windows(1)).unflatten(-1, x.shape[2:])
         return self._spatial(self._outputs(self._rows(x)), x)
 
-    def _check(self, x: Tensor) -> None:
+    def _axis(self, x: Tensor) -> int:
+        # The axis of the features, with checks of x.
         if not isinstance(x, Tensor):
             raise TypeError(
                 f"x: expected a torch.Tensor, got {type(x).__name__}; convert it with torch.as_tensor(x)"
             )
-        if x.dim() < 2 or x.shape[1] != self.in_features:
-            raise ValueError(
-                f"x: expected shape (n_samples, in_features, ...) = (n_samples, {self.in_features}, ...), "
-                f"got {tuple(x.shape)}; pass samples with {self.in_features} features in axis 1"
-            )
+        return feature_axis(x, "in_features", self.in_features, self.dim)
 
     def _rows(self, x: Tensor) -> Tensor:
         # Samples as rows: (n * prod(spatial), in_features).
-        self._check(x)
-        return x.movedim(1, -1).reshape(-1, self.in_features)
+        return x.movedim(self._axis(x), -1).reshape(-1, self.in_features)
 
     def _spatial(self, y: Tensor, x: Tensor) -> Tensor:
         # The spatial axes of x behind the others: (n, ..., *spatial) of rows (n * prod(spatial), ...).
+        if self._axis(x) == -1:
+            return y.reshape(*x.shape[:-1], *y.shape[1:])
         n_axes = x.dim() - 2
         y = y.reshape(x.shape[0], *x.shape[2:], *y.shape[1:])
         return y.movedim(tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0)))
@@ -220,7 +246,7 @@ class HingeForest(Forest):
 
         Parameters
         ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
+        x : tensor
             As in `forward`, at least one sample.
         """
         medians = hinge.median_thresholds(host(self._rows(x)), self._columns(), kind=self.kind)
@@ -335,7 +361,8 @@ class HingeForest(Forest):
             path = hinge.tree_path(leaf, features).feature
         else:
             path = np.repeat(features[None], len(leaf), axis=0)
-        return self._map(path, x).movedim(2, x.dim())
+        feature = self._map(path, x)
+        return feature.movedim(2, x.dim()) if self._axis(x) == 1 else feature
 
     def leaf_counts(self, x: Tensor) -> Tensor:
         """Returns the number of samples that reach each leaf; x as in `forward`.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import neural
-from .library import Operator, check, full_precision, no_second_derivative, same_dtype
+from .library import Operator, check, full_precision, no_second_derivative, same_dtype, transformed
 
 Task = Literal["classification", "regression"]
 Loss = Literal["forest", "tree"]
@@ -71,7 +71,7 @@ def _loss_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]
 
 
 def _loss_backward(ctx: Any, grad_loss: Tensor, *_: Any) -> tuple[Any, ...]:
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and not transformed():
         no_second_derivative(ctx)
     return _scale_operator(grad_loss, *ctx.saved_tensors), None, None, None, None
 
@@ -83,12 +83,14 @@ _forward_operator = Operator(
     lambda f, leaves, index=None, task="": f.new_empty((f.shape[0], leaves.shape[2])),
     _setup,
     _backward,
+    of_samples=1,
 )
 _backward_operator = Operator(
     "neural_backward",
     "(Tensor grad_p, Tensor f, Tensor leaves, Tensor? index=None) -> Tensor",
     _backward_kernel,
     lambda grad_p, f, leaves, index=None: f.new_empty(f.shape),
+    of_samples=2,
 )
 _leaves_operator = Operator(
     "neural_backward_leaves",

@@ -9,7 +9,18 @@ from torch.types import Device
 
 from .. import layers
 from . import cuda
-from .library import LIBRARY, Layer, Operator, array, check, eager, same_dtype
+from .library import (
+    LIBRARY,
+    Layer,
+    Operator,
+    array,
+    check,
+    check_dim,
+    eager,
+    feature_axis,
+    same_dtype,
+    transformed,
+)
 from .modules import numpy_dtype
 
 
@@ -29,12 +40,14 @@ _operator = Operator(
     lambda x, mean, var: x.new_empty(x.shape),
     _setup,
     _backward,
+    of_samples=1,
 )
 _backward_operator = Operator(
     "normalize_backward",
     "(Tensor grad_z, Tensor var) -> Tensor",
     lambda grad_z, var: layers.normalize_backward(grad_z, var),
     lambda grad_z, var: grad_z.new_empty(grad_z.shape),
+    of_samples=1,
 )
 
 
@@ -62,7 +75,9 @@ class RunningNorm(Layer):
     Parameters
     ----------
     n_features : int
-        Size of axis 1 of the input.
+        Number of features.
+    dim : 1 or -1
+        Axis of the features in the input.
 
     Attributes
     ----------
@@ -91,37 +106,50 @@ class RunningNorm(Layer):
     var: Tensor
     step: Tensor
 
-    def __init__(self, n_features: int, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
+    dim = 1
+
+    def __init__(
+        self, n_features: int, *, dim: int = 1, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         numpy_dtype(dtype)
-        self.n_features = n_features
-        self.register_buffer("mean", torch.zeros(n_features, device=device, dtype=dtype))
-        self.register_buffer("var", torch.ones(n_features, device=device, dtype=dtype))
-        self.register_buffer("step", torch.zeros((), device=device, dtype=torch.int64))
+        self.n_features, self.dim = n_features, check_dim(dim)
+        for name in ("mean", "var"):
+            self.register_buffer(name, torch.empty(n_features, device=device, dtype=dtype))
+        self.register_buffer("step", torch.empty((), device=device, dtype=torch.int64))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the statistics to those of a new layer: mean 0, variance 1, no update."""
+        self.mean.zero_()
+        self.var.fill_(1)
+        self.step.zero_()
 
     def extra_repr(self) -> str:
-        return str(self.n_features)
+        return f"{self.n_features}" + (", dim=-1" if self.dim == -1 else "")
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the normalised input; in training it updates the statistics afterwards.
 
         Parameters
         ----------
-        x : (n, n_features) or (n, n_features, *spatial) tensor
+        x : (n, n_features) or (n, n_features, *spatial) tensor, or one sample (n_features,)
+            With ``dim=-1`` (*batch, n_features).
 
         Returns
         -------
         z : tensor of the shape of x
         """
         check(x=x)
-        if x.dim() < 2 or x.shape[1] != self.n_features:
-            raise ValueError(
-                f"x: expected shape (n_samples, n_features, ...) = (n_samples, {self.n_features}, ...), "
-                f"got {tuple(x.shape)}; pass samples with {self.n_features} features in axis 1"
+        if self.training and transformed():
+            raise RuntimeError(
+                "RunningNorm: expected evaluation mode inside a transform of torch.func, got training, which "
+                "changes the statistics; call eval() on the module"
             )
-        rows = x if x.dim() == 2 else x.movedim(1, -1)
+        axis = feature_axis(x, "n_features", self.n_features, self.dim)
+        rows = x if x.dim() == 2 else x.movedim(axis, -1)
         shape = rows.shape
-        if x.dim() > 2:
+        if x.dim() != 2:
             rows = rows.reshape(math.prod(shape[:-1]), self.n_features)
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
         same_dtype("x", rows, "mean", self.mean)
@@ -132,4 +160,4 @@ class RunningNorm(Layer):
             plain = eager(rows, self.mean, self.var, self.step)
             (_update if plain else _update_operator)(rows.detach(), self.mean, self.var, self.step)
             self.step.add_(1)
-        return z if x.dim() == 2 else z.reshape(shape).movedim(-1, 1)
+        return z if x.dim() == 2 else z.reshape(shape).movedim(-1, axis)

@@ -15,10 +15,13 @@ from .library import (
     Operator,
     array,
     check,
+    disable_compiler,
     eager,
     full_precision,
+    grads_batched,
     no_second_derivative,
     same_dtype,
+    transformed,
 )
 
 
@@ -144,7 +147,7 @@ def _backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
 
 
 def _by_operator(*arguments: Any) -> tuple[Any, ...]:
-    by_x, by_threshold, by_feature, by_weight = _backward_operator.overload(*arguments)
+    by_x, by_threshold, by_feature, by_weight = _backward_operator.results(*arguments)
     return by_x, by_threshold, by_feature if by_feature.dim() > 1 else None, by_weight
 
 
@@ -157,6 +160,7 @@ _forward_operator = Operator(
     _forward_fake,
     _setup,
     _backward,
+    of_samples=1,
 )
 _backward_operator = Operator(
     "hinge_forest_backward",
@@ -212,7 +216,11 @@ class _Forest(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
         *tensors, x, features, weights = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: the operator refuses to be differentiated
+        # create_graph=True, whose operator refuses to be differentiated, or a batch of gradients.
+        batch = transformed() or grads_batched()
+        if batch or torch.is_grad_enabled():
+            if ctx.sparse and batch:
+                raise RuntimeError(_SPARSE)
             if ctx.sparse:
                 no_second_derivative(ctx)
             route_tensors = tensors or map(torch.from_numpy, ctx.route)
@@ -244,6 +252,9 @@ class _Forest(torch.autograd.Function):
         )  # fmt: skip
 
 
+_SPARSE = "sparse: expected False where tensors are on a GPU, traced or transformed, got True; leave it out"
+
+
 def _apply(
     x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any], sparse: bool,
     checked: bool = False,
@@ -266,12 +277,14 @@ def _apply(
     )
     if not plain:
         if sparse:
-            raise ValueError(
-                "sparse: expected False where tensors are on a GPU, traced or transformed, got True; "
-                "leave it out"
-            )
+            raise ValueError(_SPARSE)
         settings = _settings(x.ndim - 2, **variant)
-        return _forward_operator.overload(x, thresholds, features, weights, *settings, learn)[0]
+        route = learn
+        if transformed():  # which do not call `__torch_function__` of tables with missed steps
+            rows.settle(thresholds)
+            rows.settle(weights)
+            route = torch.is_grad_enabled()
+        return _forward_operator.results(x, thresholds, features, weights, *settings, route)[0]
     if not learn:
         return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, variant))
     # A forest that moves in the backward pass, and whose features do not.
@@ -282,7 +295,7 @@ def _apply(
 
 
 # Compilers have no sparse gradients: the graph breaks here, and with fullgraph=True that is an error.
-_apply_uncompiled = torch.compiler.disable(_apply)
+_apply_uncompiled = disable_compiler(_apply)
 
 
 def hinge_forest(

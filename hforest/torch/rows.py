@@ -20,7 +20,7 @@ import hforest
 
 from .. import hinge, optim
 from .cuda import as_array, stream_of
-from .library import Kind, array, untraced
+from .library import Kind, array, disable_compiler, untraced
 
 Settings = tuple[float, float, float, float, float]
 """lr, beta1, beta2, eps, weight_decay."""
@@ -142,7 +142,7 @@ class _Watched:
     __slots__ = ()
 
     @classmethod
-    @torch.compiler.disable
+    @disable_compiler
     def __torch_function__(
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
