@@ -217,15 +217,17 @@ def fit(
     Notes
     -----
     A forest (`hforest.grow`) is grown on the scaled columns and on standardised sparse random inner products
-    of them. Hinge trees start with the splits of trees boosted on the residuals of its out-of-bag
-    predictions; ridge regression (`hinge.from_forest`) on these residuals gives their leaf weights. Adam
-    (`hinge.adam_backward`) then trains thresholds, leaf weights and inner products with softmax or squared
-    loss. Boosted trees (Friedman 2001) take Newton steps on the loss. Grown trees read NaN directly. For
-    hinge trees and inner products, ridge regressions on other columns impute missing values. All trees read
-    categories as target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each
-    part. `progress` counts the steps and boosted trees of all members; if it ends training, those that have
-    started are returned with their best states. Cost: growing the forest and the boosted trees, the ridge
-    regression, and about half a millisecond per step.
+    of them. In a regression it has several kinds of trees, whose weights minimise the out-of-bag error
+    (Breiman 1996); kinds of weight 0 are left out. Hinge trees start with the splits of trees boosted on the
+    residuals of its out-of-bag predictions; ridge regression (`hinge.from_forest`) on these residuals gives
+    their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf weights and inner products
+    with softmax or squared loss. Boosted trees (Friedman 2001) take Newton steps on the loss, in a regression
+    from a ridge regression on all columns. Grown trees read NaN directly. For hinge trees and inner products,
+    ridge regressions on other columns impute missing values. All trees read categories as target statistics
+    and indicators (`Encoding`). docs/tabular.md measures the effect of each part. `progress` counts the steps
+    and boosted trees of all members; if it ends training, those that have started are returned with their
+    best states. Cost: growing the forest and the boosted trees, the ridge regressions, and about half a
+    millisecond per step.
 
     Examples
     --------
