@@ -598,7 +598,9 @@ def test_columns_with_the_values_of_the_background_have_no_part(monkeypatch):
 
 @pytest.mark.libraries
 def test_shap_values_are_drawn():
-    plot = pytest.importorskip("hforest.plot")
+    pytest.importorskip("matplotlib")
+    from hforest import plot
+
     x = np.random.default_rng(0).normal(size=(100, 3))
     model = tabular.fit(x, x[:, 1] > 0, **SMALL)
     shap = tabular.shap_values(model, x[:10], x[50:60], rng=0)
