@@ -11,6 +11,9 @@ from .graph import Graph
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
+_ENTRIES = 4
+"""Maximum number of entries of inner products that are summed one by one."""
+
 
 def _chosen(graph: Graph, x: str, columns: Sequence[int] | np.ndarray) -> str:
     """Returns some columns of a matrix."""
@@ -134,10 +137,25 @@ def _probabilities(graph: Graph, scores: str) -> str:
 
 
 def _inputs(graph: Graph, x: str, columns: str, kernel: np.ndarray) -> str:
-    """Returns `columns`, followed by inner products of `x`."""
-    return (
-        graph.add("Concat", columns, graph.add("MatMul", x, kernel), axis=1) if kernel.shape[1] else columns
-    )
+    """Returns `columns`, followed by inner products of `x`.
+
+    Those of few entries are summed as `tabular.predict` does, each step rounded to float32.
+    """
+    used = kernel != 0
+    n_entries = int(used.sum(axis=0).max(initial=0))
+    if not kernel.shape[1]:
+        return columns
+    if not 0 < n_entries <= _ENTRIES:
+        return graph.add("Concat", columns, graph.add("MatMul", x, kernel), axis=1)
+    order = np.argsort(~used, axis=0, kind="stable")[:n_entries]
+    terms = [
+        graph.add("Mul", _chosen(graph, x, places), weights[None])
+        for places, weights in zip(order, np.take_along_axis(kernel, order, axis=0), strict=True)
+    ]
+    products = terms[0]
+    for term in terms[1:]:
+        products = graph.add("Add", products, term)
+    return graph.add("Concat", columns, products, axis=1)
 
 
 def _trees(graph: Graph, member: tabular.Member, x: str, grown: str, is_classes: bool) -> str:
