@@ -7,6 +7,7 @@ import pytest
 from conftest import check_changed, same_bits
 
 from hforest import tabular
+from hforest.tabular import fitting
 
 FAST = {"n_members": 2, "n_trees": 20, "depth": 3, "n_projections": 10, "steps": 50, "task": "regression"}
 
@@ -61,6 +62,19 @@ def test_errors_are_those_of_held_out_rows():
     np.testing.assert_allclose(
         model.held_out[:, 0] * (high - p) / greatest, rows[1] - p, rtol=1e-6, atol=1e-6
     )
+
+
+def test_errors_of_a_member_are_of_its_own_rows_where_another_was_not_fitted(monkeypatch):
+    x, y = noisy(200)
+    settings = FAST | {"n_members": 3, "steps": 10}
+    whole = tabular.fit(x, y, **settings, rng=0)
+    fit_all = fitting._side_by_side
+    monkeypatch.setattr(
+        fitting, "_side_by_side", lambda *a: [m if i != 1 else None for i, m in enumerate(fit_all(*a))]
+    )
+    model = tabular.fit(x, y, **settings, rng=0)
+    assert len(model.members) == 2
+    np.testing.assert_array_equal(model.held_out, np.delete(whole.held_out, np.s_[30:60], axis=0))
 
 
 def test_an_interval_of_a_constant_target_is_that_target():

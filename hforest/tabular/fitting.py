@@ -318,26 +318,25 @@ def fit(
     steps += settings.n_boosted
     with reporting(progress, max(1, n_members * steps), "step") as report:
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
-        members = _side_by_side(fitted, n_members, steps, threads, report)
+        found = _side_by_side(fitted, n_members, steps, threads, report)
+    members = tuple(member for member in found if member is not None)
     mean: Mean = "geometric" if task == "classification" else "arithmetic"
-    model = Model(
-        task, units, tuple(members), targets.center, targets.scale, encoding, of_table, classes, mean
-    )
+    model = Model(task, units, members, targets.center, targets.scale, encoding, of_table, classes, mean)
     if task == "classification":
         return model
     if held is not None:
-        return model._replace(held_out=held_out_errors(model.members, held))
+        return model._replace(held_out=held_out_errors(members, held))
     judged = [
         held_out_errors((member,), rows.part(part))
-        for member, part in zip(members, parts, strict=False) if len(part)
+        for member, part in zip(found, parts, strict=True) if member is not None and len(part)
     ]  # fmt: skip
     return model._replace(held_out=np.concatenate(judged)) if judged else model
 
 
 def _side_by_side(
     fitted: Callable[[int, Report], tuple[Member, bool]], n: int, steps: int, threads: int, report: Report
-) -> list[Member]:
-    """Returns members `fitted(i, report)`, fitted one per thread; fewer if `report` ends the training.
+) -> list[Member | None]:
+    """Returns members `fitted(i, report)`, fitted one per thread; None if `report` ended the training before.
 
     `report` is called only from this thread, with the number of steps of all members so far.
     """
@@ -378,7 +377,7 @@ def _side_by_side(
                     report(sum(done))
             finally:
                 stop.set()
-    return [a for a in members if a is not None]
+    return members
 
 
 def check_converged(member: Member) -> None:

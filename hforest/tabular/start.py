@@ -51,7 +51,9 @@ def drawn(rows: Rows, rng: np.random.Generator) -> IntArray:
 class _Grown(NamedTuple):
     forest: Forest
     out_of_bag: FloatArray
-    """(n_samples, n_outputs) float64; the mean over the rows where no kind of trees left out a row."""
+    """(n_samples, n_outputs) float64; the mean of all rows for a row that every tree drew."""
+    squares: FloatArray | None
+    """(n_leaves, n_outputs) float32 in a regression: means of the squared out-of-bag errors in the leaves."""
 
 
 def _max_features(group: recipe.Group, n_features: int) -> AutoFeatures:
@@ -102,7 +104,10 @@ def _grown(
     total = (mass * np.nan_to_num(outputs)).sum(axis=0)
     mean = np.average(y, axis=0, weights=rows.weight)
     mass = mass.sum(axis=0)
-    return _Grown(forest, np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), mean))
+    out_of_bag = np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), mean)
+    if settings.task == "classification":
+        return _Grown(forest, out_of_bag, None)
+    return _Grown(forest, out_of_bag, tree.refit(forest, z, (y - out_of_bag) ** 2, task="regression").value)
 
 
 def _weights(errors: FloatArray, weight: FloatArray | None, default: FloatArray) -> FloatArray:
@@ -139,12 +144,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     task, classes = settings.task, settings.task == "classification"
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
-    forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
-    squares = None
-    if not classes:
-        # The mean squared out-of-bag error of the rows in a leaf.
-        z = forest_inputs(rows.x, kernel, rows.native)
-        squares = tree.refit(forest, z, (y - out_of_bag) ** 2, task="regression").value
+    forest, out_of_bag, squares = _grown(rows, y, kernel, settings, rng)
     picked = drawn(rows, rng)
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
