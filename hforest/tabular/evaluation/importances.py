@@ -10,7 +10,7 @@ from ...core import progress as progresses
 from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..columns import text_array
 from ..model import Model, check_width, checked, goals_of, numbers_of
-from ..serving import predict
+from ..serving import predict, prepare
 from . import metrics
 
 Score = Callable[..., float]
@@ -125,7 +125,7 @@ def of_numbers(
 ) -> Importance:
     """Returns `importance` for the features x (n_rows, n_features) of a table, and numbers of classes or
     targets y."""
-    plain = model._replace(columns=None)
+    plain = prepare(model._replace(columns=None))
     arguments = {} if weight is None else {"sample_weight": weight}
     given = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     loss = metrics.log_losses if model.task == "classification" else metrics.squared_errors
