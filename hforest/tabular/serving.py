@@ -50,7 +50,6 @@ class _Parts(NamedTuple):
     products: Products | None
     """None if the prediction does not need the hinge trees."""
     boosted: Forest | tree.Prepared | None
-    linear: Products | None
 
     def scores(self, numbers: FloatArray) -> FloatArray | None:
         """Returns the sums of the hinge trees."""
@@ -74,11 +73,8 @@ class _Parts(NamedTuple):
 
     def outputs(self, numbers: FloatArray, native: FloatArray | None) -> tuple[FloatArray | None, ...]:
         """Returns what `Mixture.mix` takes."""
-        of_boosted = None
-        if self.boosted is not None:
-            of_boosted = tree.predict(self.boosted, numbers if native is None else native)
-        if of_boosted is not None and self.linear is not None:
-            of_boosted += _inputs(self.linear, numbers, None)[:, numbers.shape[1] :]
+        boosted = self.boosted
+        of_boosted = None if boosted is None else tree.predict(boosted, numbers if native is None else native)
         return self.scores(numbers), self.grown(numbers, native), of_boosted
 
 
@@ -111,7 +107,6 @@ def _parts(member: Member, packs: bool) -> _Parts:
         Products(member.grown_kernel),
         Products(member.kernel) if share > 0 else None,
         None if boosted is None else packed(boosted.forest),
-        None if boosted is None or boosted.linear is None else Products(boosted.linear),
     )
 
 
@@ -153,7 +148,7 @@ def evaluated(ready: Ready, table: FloatArray) -> FloatArray:
     """Returns the predictions for rows of numbers, (n_samples, n_outputs) float64."""
     y = np.empty((len(table), len(ready.model.target_center)))
     for part, numbers, native in encoded(ready, table):
-        ready.mixture.mix([parts.outputs(numbers, native) for parts in ready.parts], y[part])
+        ready.mixture.mix([parts.outputs(numbers, native) for parts in ready.parts], numbers, y[part])
     return y
 
 

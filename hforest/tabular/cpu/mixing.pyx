@@ -31,6 +31,7 @@ cdef struct Member:
     const float* grown    # (n, n_outputs): predictions of the grown forest; or NULL
     const float* boosted  # (n, n_scores): those of boosted trees; or NULL
     int64_t n_scores
+    const float* linear   # (n_columns, n_scores): slopes of the linear part; or NULL
 
 
 cdef struct Model:
@@ -42,6 +43,8 @@ cdef struct Model:
     int64_t n_members
     const double* center  # (n_outputs,) of the targets
     const double* scale
+    const float* numbers  # (n, n_columns): encoded columns
+    int64_t n_columns
 
 
 cdef void _softmax(double* p, int64_t n) noexcept nogil:
@@ -77,12 +80,18 @@ cdef void _trees(const Model* m, const Member* a, int64_t i, double* p) noexcept
 
 
 cdef void _boosted(const Model* m, const Member* a, int64_t i, double* p) noexcept nogil:
-    # Writes the predictions of the boosted trees for row i (model.of_scores).
-    cdef int64_t k, skipped = m.n_outputs - a.n_scores
+    # Writes the predictions of the boosted trees and the linear part for row i (model.boosted_outputs).
+    cdef int64_t j, k, skipped = m.n_outputs - a.n_scores
+    cdef double number
     if skipped:
         p[0] = 0
     for k in range(a.n_scores):
         p[skipped + k] = a.boosted[i * a.n_scores + k]
+    if a.linear != NULL:
+        for j in range(m.n_columns):
+            number = m.numbers[i * m.n_columns + j]
+            for k in range(a.n_scores):
+                p[skipped + k] += number * a.linear[j * a.n_scores + k]
     if m.of_classes:
         _softmax(p, m.n_outputs)
 
@@ -161,7 +170,7 @@ cdef class Mixture:
     def __init__(self, model, double smoothing, double least):
         cdef Model* m = &self._model
         cdef Member* a
-        cdef cnp.ndarray center = model.target_center, scale = model.target_scale, intercept
+        cdef cnp.ndarray center = model.target_center, scale = model.target_scale, intercept, linear
         m.n_outputs, m.n_members = len(center), len(model.members)
         m.of_classes = model.task == "classification"
         m.smoothing = smoothing
@@ -178,13 +187,15 @@ cdef class Mixture:
             if member.boosted is not None:
                 a.boosted_share = float(member.boosted.share)
                 a.n_scores = member.boosted.forest.value.shape[1]
-        self._arrays = center, scale, tuple(member.intercept for member in model.members)
+                linear = member.boosted.linear
+                a.linear = _rows_of(linear)
+        self._arrays = center, scale, model.members
 
     def __dealloc__(self):
         release(&self._arena)
 
-    def mix(self, parts, cnp.ndarray y not None):
-        """Writes the predictions y (n_samples, n_outputs) of float64.
+    def mix(self, parts, cnp.ndarray numbers not None, cnp.ndarray y not None):
+        """Writes the predictions y (n_samples, n_outputs) of float64 for encoded columns `numbers`, float32.
 
         parts: for each member the sums of its hinge trees, the predictions of its forest and those of its
         boosted trees, C-contiguous matrices of float32; None for those that the prediction does not need.
@@ -201,6 +212,7 @@ cdef class Mixture:
         m.members = <Member*> take(&arena, m.n_members * sizeof(Member))
         if m.members == NULL:
             raise MemoryError("x: no memory for predictions; pass fewer samples at a time")
+        m.numbers, m.n_columns = _rows_of(numbers), cnp.PyArray_DIM(numbers, 1)
         memcpy(m.members, self._model.members, m.n_members * sizeof(Member))
         for i, (scores, grown, boosted) in enumerate(parts):
             a = m.members + <int64_t> i
