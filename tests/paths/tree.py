@@ -106,7 +106,7 @@ def rows():
         for name, every, paths, forest, sizes in (
             ("columns", f"tree.advance_group_{small}", enter, (True, 10, 6), {}),
             ("chain", f"tree.advance_group_{small} tree.advance_each_{small}", enter, (False, 2, 100), {"n": 256}),
-            ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, n_chains, 100), {"n_features": 8200}),
+            ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, n_chains, 100), {"n": 128, "n_features": 8200}),
             ("rows", "tree.walk_packed", {}, (True, 1, 3), {"n_features": 40}),
             ("few", "tree.walk_trees", {}, (True, 10, 6), {"n": 3}),
         ):  # fmt: skip

@@ -32,12 +32,8 @@ cdef enum:
     ROWS = 1 << 18        # bytes of their rows, which stay in L2 together with a tree
     LINE = 64             # bytes of a cache line
     SMALL = 1 << 10       # (sample, tree) pairs below which a second thread does not pay
-    # Nodes per walk up to which packing the trees pays. A step of a walk through other ones takes longer if
-    # they are not in L2, and if it sums a projection.
-    STEPS = 2
-    FAR_STEPS = 6
-    NEAR = 1 << 17        # nodes of trees in L2
-    OBLIQUE = 3           # times as many nodes with projections
+    STEPS = 2             # nodes per walk up to which packing the trees pays
+    OBLIQUE = 3           # times as many nodes with projections, whose steps take longer
 
 
 cdef struct Block:
@@ -157,8 +153,7 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
 
 cdef bint packing_pays(const Walk* w, double n_walks, int64_t n_nodes) noexcept nogil:
     # Returns whether n_walks walks through packed trees are faster than others, packing included.
-    cdef int64_t steps = STEPS if n_nodes < NEAR else FAR_STEPS
-    return w.packs and n_walks * steps * (OBLIQUE if w.way == BY_PROJECTIONS else 1) >= n_nodes
+    return w.packs and n_walks * STEPS * (OBLIQUE if w.way == BY_PROJECTIONS else 1) >= n_nodes
 
 
 cdef void pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
