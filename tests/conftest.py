@@ -14,6 +14,8 @@ import subprocess
 
 # Before NumPy and hforest load their thread pools: workers of pytest-xdist share the cores. So each uses one
 # thread unless a test sets more, and waiting threads yield their core.
+# Several threads run small calls too, whose bits tests compare.
+os.environ.setdefault("HFOREST_SERIAL_US", "5")
 if "PYTEST_XDIST_WORKER" in os.environ:
     for _name, _value in {
         "OMP_NUM_THREADS": "1",

@@ -181,6 +181,7 @@ def test_show_config(capsys):
     assert report["compiler"].split()[0] in ("GCC", "Clang", "MSVC", "unknown")
     assert report["threads"] >= 1
     assert report["simd"] in machine.simd_paths()
+    assert report["serial_us"] == 5  # tests/conftest.py
     assert set(report["cpu_features"]) <= {"avx2", "avx512", "neon"}
     assert hforest.show_config() is None
     shown = capsys.readouterr().out
@@ -300,6 +301,40 @@ for thread in threads:
 expected = results()
 print(len(found), all(part == expected for part in found), getattr(sys, "_is_gil_enabled", lambda: True)())
 """
+
+
+SMALL_CALLS = """
+import os
+
+before = dict(os.environ)
+import numpy as np
+import hforest
+
+assert dict(os.environ) == before
+tasks = lambda: len(os.listdir("/proc/self/task"))
+rng, n = np.random.default_rng(0), tasks()
+hforest.set_num_threads(2)
+for size in (20, 20000):
+    x = rng.normal(size=(size, 5)).astype(np.float32)
+    hforest.grow(x, (x[:, 0] > 0).astype(np.int32), 10, rng=0)
+    print(tasks() - n, end=" ")
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system does not list the native threads"
+)
+@pytest.mark.skipif(not machine.openmp(), reason="a build without OpenMP has one thread")
+@pytest.mark.parametrize(("limit", "started"), [("", "0 1"), ("0", "1 1"), ("1e9", "0 0")])
+def test_small_calls_have_one_thread(limit, started):
+    done = python(SMALL_CALLS, HFOREST_SERIAL_US=limit, OPENBLAS_NUM_THREADS="1")
+    assert done.stdout.strip() == started
+
+
+@pytest.mark.parametrize("limit", ["-1", "fast", "0x10"])
+def test_the_limit_of_small_calls_is_a_number(limit):
+    done = python("import hforest", fails=True, HFOREST_SERIAL_US=limit)
+    assert "HFOREST_SERIAL_US: expected a number of microseconds, at least 0, got " in done.stderr
 
 
 @pytest.mark.slow

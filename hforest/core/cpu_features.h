@@ -2,6 +2,7 @@
    system saves the wide registers. */
 #ifndef HFOREST_CPU_FEATURES_H
 #define HFOREST_CPU_FEATURES_H
+#include <stdlib.h>
 
 enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4 };
 
@@ -50,5 +51,22 @@ static inline int hf_threads(void) {
     const int n = omp_get_max_threads();
     return n < HF_MAX_THREADS ? n : HF_MAX_THREADS;
 }
+
+/* Returns the duration in nanoseconds below which a call has one thread: a second one costs some 10 microseconds to
+   start, and on a processor that does other work up to 10 milliseconds of waiting. */
+static inline double hf_serial_ns(void) {
+    static double found = -1;
+    double ns;
+    __atomic_load(&found, &ns, __ATOMIC_RELAXED);
+    if (ns < 0) {
+        const char *us = getenv("HFOREST_SERIAL_US");
+        ns = 1000 * (us != NULL && *us != 0 ? atof(us) : 250);
+        __atomic_store(&found, &ns, __ATOMIC_RELAXED);
+    }
+    return ns;
+}
+
+/* Returns the number of threads of a region whose work takes about so many nanoseconds on one thread. */
+static inline int hf_threads_for(double nanoseconds) { return nanoseconds < hf_serial_ns() ? 1 : hf_threads(); }
 
 #endif

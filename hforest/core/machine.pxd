@@ -1,8 +1,10 @@
 from libc.stdint cimport int32_t, int64_t
 
-# The number of threads of a parallel region; every region passes it.
+# The number of threads of a parallel region; every region passes it. The second function returns 1 for little
+# work. It takes the work in nanoseconds of one thread: a count times a measured constant ..._NS.
 cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
+    int hf_threads_for(double nanoseconds)
 
 # How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin returns which of
 # them have to run, and hf_end follows these. The calling thread checks for signals throughout (watch.h).

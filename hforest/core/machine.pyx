@@ -21,6 +21,7 @@ cdef extern from "core/cpu_features.h" nogil:
     int HF_MAX_THREADS
     int hf_cpu_features()
     int hf_threads()
+    double hf_serial_ns()
     void omp_set_num_threads(int n)
 
 cdef extern from "core/watch.h" nogil:
@@ -56,6 +57,7 @@ cdef extern from *:
 
 cdef enum:
     BLOCK = 1 << 14  # elements per unit of work of a scan
+    ELEMENTS = 4     # of a scan per nanosecond
 
 
 MAX_THREADS = HF_MAX_THREADS
@@ -178,6 +180,18 @@ def set_simd(name):
 set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1])
 
 
+def serial_us():
+    """Returns the microseconds of work below which a call has one thread."""
+    return hf_serial_ns() / 1000
+
+
+if not serial_us() >= 0 or os.environ.get("HFOREST_SERIAL_US", "0").strip("0123456789.e+"):
+    raise ValueError(
+        "HFOREST_SERIAL_US: expected a number of microseconds, at least 0, got "
+        f"{os.environ['HFOREST_SERIAL_US']!r}; leave it unset for 250"
+    )
+
+
 def get_num_threads():
     """Returns the number of threads that the next call from this Python thread may use."""
     return hf_threads()
@@ -250,7 +264,7 @@ cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop, hf_watc
     # After a block with a bad element, the remaining blocks are skipped.
     cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
     cdef int64_t b, i
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> n / ELEMENTS)
     cdef bint bad
     watch.interrupted = False
     if n_blocks < 16:

@@ -139,7 +139,8 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
     dict or None
         version, python, numpy, compiler, openmp (specification's date, 0 without), threads,
         cpu_features (vector extensions of the processor), simd (the vector path in use: the best one, or the
-        one that the environment variable HFOREST_SIMD names), cupy (version and device).
+        one that the environment variable HFOREST_SIMD names), serial_us (microseconds of work below which a
+        call has one thread: the environment variable HFOREST_SERIAL_US), cupy (version and device).
 
     Examples
     --------
@@ -157,6 +158,7 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
         "threads": machine.get_num_threads(),
         "cpu_features": machine.cpu_features(),
         "simd": machine.simd(),
+        "serial_us": machine.serial_us(),
         "cupy": _cupy(),
     }
     if mode == "dicts":
@@ -165,7 +167,7 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
         "hforest": f"{report['version']} (Python {report['python']}, NumPy {report['numpy']})",
         "compiler": report["compiler"],
         "OpenMP": report["openmp"] or "none: this build runs on one thread",
-        "threads": report["threads"],
+        "threads": f"{report['threads']}; one for calls below {report['serial_us']:g} microseconds",
         "CPU features": f"{' '.join(report['cpu_features']) or 'baseline'}; in use: {report['simd']}",
         "CuPy": f"{report['cupy']['version']}; device: {report['cupy']['device']}",
     }

@@ -15,7 +15,7 @@ from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
-from hforest.core.machine cimport hf_threads
+from hforest.core.machine cimport hf_threads_for
 from hforest.optim.adam_step cimport adam_fetch, adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
@@ -30,13 +30,13 @@ ctypedef fused real:
 cdef enum:
     BLOCK = 1 << 13       # elements per unit of work of a dense optimiser
     PART = 64             # elements processed together: their float64 copies stay in L1
-    SMALL = 1 << 14       # elements below which a second thread does not pay
+    ELEMENT_NS = 1        # nanoseconds per element of a dense step
     ROWS = 64             # rows per unit of work; their missed steps, and so their costs, differ
     AHEAD = 16            # rows between a prefetch and its use
 
 
 cdef int _threads(Py_ssize_t elements) noexcept nogil:
-    return 1 if elements < SMALL else hf_threads()
+    return hf_threads_for(<double> ELEMENT_NS * elements)
 
 
 # ---------------------------------------------------------------------------------------- AdaGrad

@@ -4,7 +4,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_stopped_after, hf_threads_for, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 
 ctypedef fused real:
@@ -13,7 +13,7 @@ ctypedef fused real:
 
 cdef enum:
     BLOCK = 64            # samples per block
-    SMALL = 1 << 14       # values below which a second thread does not pay
+    VALUE_NS = 15         # nanoseconds per value
 
 
 cdef void _project_block(
@@ -40,7 +40,7 @@ cdef int _project(
 ) except -1:
     # Projects the rows of x in `samples`; all rows if it is None.
     cdef int64_t n = values.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, n_units, block
-    cdef int threads = 1 if values.shape[0] * n < SMALL else hf_threads()
+    cdef int threads = hf_threads_for(<double> VALUE_NS * values.shape[0] * n)
     cdef hf_watch watch
     start_watch(&watch)
     n_units = hf_units(&watch, n_blocks, threads)

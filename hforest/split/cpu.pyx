@@ -7,7 +7,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
+    hf_begin, hf_end, hf_stop, hf_stopped_after, hf_threads_for, hf_units, hf_watch, raise_interrupt,
     raise_stopped, start_watch,
 )
 from hforest.core.score cimport (
@@ -28,7 +28,7 @@ ctypedef fused real:
 require_criteria(__name__)
 
 cdef enum:
-    SMALL = 1 << 12       # elements below which a second thread does not pay
+    VALUE_NS = 60         # nanoseconds per value, which is sorted
     EXACT = 1 << 26       # sums of integers below this are exact in any order, and so are products of two
 
 
@@ -247,7 +247,7 @@ cdef int _splits(
     cdef hf_watch watch
     start_watch(&watch)
     t.watch, t.weight, t.n = &watch, &weights[0], values.shape[1]
-    threads = 1 if n_candidates * t.n < SMALL else hf_threads()
+    threads = hf_threads_for(<double> VALUE_NS * n_candidates * t.n)
     n_units = hf_units(&watch, n_candidates, threads)
     for c in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, c):

@@ -20,7 +20,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 import numpy as np
 
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, start_watch,
+    hf_begin, hf_end, hf_threads_for, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.growth.cpu.leaves cimport HF_LEAF_TOTALS, hf_add_to_leaf
 from hforest.growth.cpu.sources.feature_sampling cimport (
@@ -48,6 +48,8 @@ ctypedef fused code_t:
 
 cdef enum:
     BLOCK = 1 << 14    # rows whose bins a thread computes together
+    BIN_NS = 20        # nanoseconds per value whose bin is searched
+    ROW_NS = 4         # nanoseconds per row of a node, and per target or slot of it
 
 
 # ----------------------------------------------------------------------------- keys
@@ -143,7 +145,7 @@ cdef void _bins(
     code_t[:, ::1] bins, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t j, i, n, n_blocks = (values.shape[1] + BLOCK - 1) // BLOCK
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> BIN_NS * values.shape[0] * values.shape[1])
     cdef const real* limit
     for j in prange(
         hf_units(watch, values.shape[0] * n_blocks, threads), schedule="dynamic", num_threads=threads
@@ -216,7 +218,8 @@ cdef void _histograms(
     hf_watch* watch
 ) noexcept nogil:
     cdef int64_t s, first, n
-    cdef int threads = hf_threads()
+    cdef double slots = <double> node.shape[0] / max(1, indptr.shape[0] - 1)
+    cdef int threads = hf_threads_for(ROW_NS * slots * row.shape[0])
     for s in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, s):
             first = indptr[node[s]]
@@ -295,7 +298,7 @@ cdef void _scale_nodes(
     double[:, ::1] maxima, int64_t[:, ::1] sums, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t v, first, n
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> ROW_NS * row.shape[0] * target.shape[1])
     for v in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
             first = indptr[node[v]]
@@ -336,7 +339,7 @@ cdef void _leaf_totals(
     int64_t[:, :, ::1] totals, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t v, i, j
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> ROW_NS * q.shape[0] * q.shape[1])
     for v in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
             for i in range(indptr[node[v]], indptr[node[v] + 1]):
@@ -367,7 +370,7 @@ cdef void _count_left(
     const int64_t[::1] tables, const uint8_t[::1] goes_left, int64_t[::1] n_left, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t v, i, count
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> ROW_NS * row.shape[0])
     for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
             count = 0
@@ -385,7 +388,7 @@ cdef void _move(
 ) noexcept nogil:
     # start[v]: positions of the entries of the left and the right child of node v.
     cdef int64_t v, i, left, right
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> ROW_NS * row.shape[0])
     for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
             left, right = start[v, 0], start[v, 1]

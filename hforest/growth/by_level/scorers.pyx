@@ -12,7 +12,7 @@ import numpy as np
 
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, start_watch,
 )
 from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_beats, hf_distance, require_criteria
 
@@ -36,6 +36,7 @@ cdef enum:
     RIGHT = 0
     LEFT = 1
     ABSENT = 2
+    CELL_NS = 10          # nanoseconds per sum of a cell
 
 require_criteria(__name__)
 
@@ -340,7 +341,7 @@ cdef void _best_splits(
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
     double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, hf_watch* watch
 ) noexcept nogil:
-    cdef int threads = hf_threads(), t
+    cdef int threads = hf_threads_for(<double> CELL_NS * sums.shape[0] * sums.shape[1]), t
     cdef int64_t v
     cdef hf_arena arena
     cdef hf_node* nodes

@@ -9,13 +9,14 @@
 import numpy as np
 
 from cython.parallel cimport prange
+from libc.math cimport log2
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads_for, hf_units, hf_watch, raise_interrupt,
     raise_stopped, simd_path, start_watch,
 )
 from hforest.core.score cimport require_criteria
@@ -53,12 +54,14 @@ require_criteria(__name__)
 cdef enum:
     COLUMNS = 16          # columns that are read together, at most: a row of them is one or two cache lines
     COLUMN_VALUES = 1 << 21   # values of these columns, at most: fewer columns if there are many samples
-    SMALL = 1 << 14       # nodes of trees below which a second thread does not pay when arrays are joined
-    ENCODED_ALONE = 1 << 15   # values that one thread encodes while a second one would start
     COPIED = 1 << 24      # elements that NumPy copies between two checks for signals
     ROWS = 1 << 12        # rows of columns that are copied between two checks for signals
     BLOCK = 64            # rows per unit of work
-    COUNTED_ALONE = 1 << 15   # in-bag counts below which a second thread does not pay
+    JOIN_NS = 10          # nanoseconds per node of a tree that is copied to the arrays of a forest
+    ENCODE_NS = 30        # per value of a column, which is sorted
+    COUNT_NS = 5          # per in-bag count or draw
+    GROW_NS = 5           # per sample, level and column that a node tries
+    READ_NS = 1           # per value of a row
     WATCHED = 1 << 20     # draws of a bootstrap between two checks for signals
     LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
     WHOLE = 1 << 24       # float32 holds every integer up to this
@@ -107,7 +110,7 @@ cdef int _count_draws(
     # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: in n_draws draws, or
     # if they are -1 from a Poisson distribution.
     cdef int64_t n = counts.shape[1], m, n_units
-    cdef int threads = 1 if counts.shape[0] * max(n, n_draws) < COUNTED_ALONE else hf_threads()
+    cdef int threads = hf_threads_for(<double> COUNT_NS * counts.shape[0] * max(n, n_draws))
     cdef uint64_t key
     cdef hf_watch watch
     if counts.size == 0:
@@ -175,8 +178,7 @@ cdef void _encode(
 ) noexcept nogil:
     cdef int64_t columns = max(1, min(COLUMNS, COLUMN_VALUES // x.shape[0])), block
     cdef int64_t n_blocks = (x.shape[1] + columns - 1) // columns
-    # For few values, starting threads costs more than it saves.
-    cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else hf_threads()
+    cdef int threads = hf_threads_for(<double> ENCODE_NS * x.shape[0] * x.shape[1])
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
             if not _encode_columns(
@@ -264,7 +266,7 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
             part.words = <uint32_t*> _at(all_words, words[m])
         parts[m] = part
     start_watch(&watch)
-    n_threads = 1 if nodes[n_trees] < SMALL else hf_threads()
+    n_threads = hf_threads_for(<double> JOIN_NS * nodes[n_trees])
     n_units = hf_units(&watch, n_trees, n_threads)
     for m in prange(n_units, schedule="dynamic", num_threads=n_threads, nogil=True):
         if hf_begin(&watch, m):
@@ -391,7 +393,8 @@ cdef bint _grow_tree(
 cdef object grow_trees(hf_task* t, batch):
     # Appends the trees of a batch to batch.trees.
     cdef int64_t m, n_units, n_trees = batch.n_trees, first = batch.first
-    cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
+    cdef double steps = log2(<double> t.n + 1) * t.n * t.n_candidates * n_trees
+    cdef int threads = <int> min(n_trees, <int64_t> hf_threads_for(GROW_NS * steps))
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef const int32_t* order = start_of_rows[int32_t](batch.order)
@@ -492,7 +495,7 @@ cdef void _whole_rows(
     const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] kinds, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> READ_NS * x.shape[0] * x.shape[1])
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
@@ -504,7 +507,7 @@ cdef void _fill_corners(
     const real[:, ::1] x, const hf_distribution* a, corner_t[:, ::1] corners, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
-    cdef int threads = hf_threads()
+    cdef int threads = hf_threads_for(<double> READ_NS * x.shape[0] * x.shape[1])
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, uint32_t
 
 cimport hforest.core.arrays as cnp
-from hforest.core.machine cimport hf_threads
+from hforest.core.machine cimport hf_threads_for
 
 cdef extern from "core/simd.h" nogil:
     int HF_PATH_PLAIN
@@ -25,7 +25,7 @@ ctypedef fused element:
 
 cdef enum:
     GROUP = 16            # trees whose routes are transposed together: one cache line of float32 per sample
-    SMALL = 1 << 14       # (sample, tree) pairs below which a second thread does not pay
+    PAIR_NS = 10          # nanoseconds per pair of a sample and a tree
     SAMPLES = 16          # samples of a unit of work that share cache lines of an array (n_trees, n_samples)
 
 
@@ -48,7 +48,7 @@ cdef struct Route:
 
 cdef inline int threads_for(Py_ssize_t n_pairs) noexcept nogil:
     """Returns the number of threads for n_pairs pairs of a sample and a tree."""
-    return 1 if n_pairs < SMALL else hf_threads()
+    return hf_threads_for(<double> PAIR_NS * n_pairs)
 
 
 cdef inline Py_ssize_t samples_each(Py_ssize_t n_samples, int threads, Py_ssize_t least) noexcept nogil:

@@ -61,7 +61,7 @@ cdef inline void _add_wide(
 
 
 cdef void _values_f32(
-    int count, const void** features, const void** samples, Py_ssize_t n, double* value
+    int count, hf_vectors features, hf_vectors samples, Py_ssize_t n, double* value
 ) noexcept nogil:
     cdef int i
     for i in range(count):
@@ -69,7 +69,7 @@ cdef void _values_f32(
 
 
 cdef void _values_f64(
-    int count, const void** features, const void** samples, Py_ssize_t n, double* value
+    int count, hf_vectors features, hf_vectors samples, Py_ssize_t n, double* value
 ) noexcept nogil:
     cdef int i
     for i in range(count):
@@ -77,26 +77,26 @@ cdef void _values_f64(
 
 
 cdef void _pull_x_f32(
-    int count, const void** features, const void* sample, const double* slope, Py_ssize_t n, void* grad
+    int count, hf_vectors features, const void* sample, const double* slope, Py_ssize_t n, void* grad
 ) noexcept nogil:
     _add_rows(count, <const float**> features, slope, n, <float*> grad)
 
 
 cdef void _pull_x_f64(
-    int count, const void** features, const void* sample, const double* slope, Py_ssize_t n, void* grad
+    int count, hf_vectors features, const void* sample, const double* slope, Py_ssize_t n, void* grad
 ) noexcept nogil:
     _add_rows(count, <const double**> features, slope, n, <double*> grad)
 
 
 cdef void _pull_features_f32(
-    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
+    int count, hf_vectors samples, const void* features, const double* slope, Py_ssize_t first,
     Py_ssize_t n, double* total,
 ) noexcept nogil:
     _add_wide(count, <const float**> samples, slope, first, n, total)
 
 
 cdef void _pull_features_f64(
-    int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
+    int count, hf_vectors samples, const void* features, const double* slope, Py_ssize_t first,
     Py_ssize_t n, double* total,
 ) noexcept nogil:
     _add_wide(count, <const double**> samples, slope, first, n, total)

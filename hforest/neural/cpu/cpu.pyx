@@ -16,8 +16,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_has_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
-    simd_path, start_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stopped_after, hf_threads, hf_threads_for, hf_units, hf_watch,
+    raise_interrupt, simd_path, start_watch,
 )
 from hforest.neural.cpu.exact cimport Path, log_gradient, log_likelihood, log_shares, real
 
@@ -58,14 +58,16 @@ cdef extern from "neural/cpu/tiles.h" nogil:
 
 cdef enum:
     LINE = 64             # bytes per row of a tile
-    SMALL = 1 << 12       # decisions below which a second thread does not pay
+    DECISION_NS = 8       # nanoseconds per decision
+    LEAF_NS = 2           # nanoseconds per probability of a leaf
     SUMS = 1 << 24        # float64 sums that the leaf update holds at a time (128 MiB)
     PAIRS = 64            # (tree, class) pairs per batch that keep many threads busy
     MEMORY = 1 << 28      # bytes of mu that the leaf update may keep between iterations
 
 
 cdef int _threads(Py_ssize_t decisions, Py_ssize_t units):
-    return <int> max(<Py_ssize_t> 1, min(<Py_ssize_t> hf_threads() if decisions > SMALL else 1, units))
+    cdef int threads = hf_threads_for(<double> DECISION_NS * decisions)
+    return <int> max(<Py_ssize_t> 1, min(<Py_ssize_t> threads, units))
 
 
 cdef object _workspaces(int threads, Py_ssize_t n_bytes):
@@ -373,7 +375,8 @@ cdef void _normalise(const double[:, :, ::1] total, Py_ssize_t first, real[:, :,
     # Normalises the rows of trees first, first + 1, ...; a leaf that no sample reaches keeps its row.
     cdef Py_ssize_t m, leaf, k
     cdef double mass
-    cdef int threads = <int> min(<Py_ssize_t> hf_threads(), total.shape[0])
+    cdef double size = <double> total.shape[0] * total.shape[1] * total.shape[2]
+    cdef int threads = <int> min(<Py_ssize_t> hf_threads_for(LEAF_NS * size), total.shape[0])
     for m in prange(total.shape[0], schedule="static", num_threads=threads):
         for leaf in range(total.shape[2]):
             mass = 0

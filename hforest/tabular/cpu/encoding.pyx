@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, start_watch,
 )
 
 import numpy as np
@@ -21,7 +21,7 @@ ctypedef fused real:
 
 cdef enum:
     ROWS = 64             # rows per unit of work
-    SMALL = 1 << 14       # numbers below which a second thread does not pay
+    NUMBER_NS = 15        # nanoseconds per number
 
 
 cdef struct Columns:
@@ -173,7 +173,7 @@ cdef bint _encode(
 ) noexcept nogil:
     # Writes the inputs of n rows. Returns whether no number is infinite.
     cdef int64_t n_units = (n + ROWS - 1) // ROWS, unit, n_bad = 0
-    cdef int threads = 1 if n * c.n_features < SMALL else hf_threads()
+    cdef int threads = hf_threads_for(<double> NUMBER_NS * n * c.n_features)
     for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, unit):
             n_bad += not _encode_unit(c, x, n, unit, numbers, native, watch)

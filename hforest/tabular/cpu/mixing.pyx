@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, start_watch,
 )
 
 cdef extern from "core/series.h" nogil:
@@ -18,7 +18,7 @@ cdef extern from "core/series.h" nogil:
 
 cdef enum:
     ROWS = 64             # rows per unit of work
-    SMALL = 1 << 14       # numbers below which a second thread does not pay
+    NUMBER_NS = 15        # nanoseconds per number
 
 
 cdef struct Member:
@@ -202,7 +202,7 @@ cdef class Mixture:
         """
         cdef Model m = self._model
         cdef int64_t n = cnp.PyArray_DIM(y, 0), n_units = (n + ROWS - 1) // ROWS, unit
-        cdef int threads = 1 if n * m.n_outputs * m.n_members < SMALL else hf_threads()
+        cdef int threads = hf_threads_for(<double> NUMBER_NS * n * m.n_outputs * m.n_members)
         cdef double* to = <double*> cnp.PyArray_DATA(y)
         cdef hf_arena arena
         cdef hf_watch watch

@@ -12,7 +12,8 @@ from libc.string cimport memcpy
 
 cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_threads, hf_units, hf_watch, raise_interrupt, simd_path, some_nonfinite, start_watch,
+    hf_begin, hf_end, hf_threads_for, hf_units, hf_watch, raise_interrupt, simd_path,
+    some_nonfinite, start_watch,
 )
 
 import numpy as np
@@ -28,7 +29,7 @@ cdef extern from "tabular/cpu/simd/products.h" nogil:
 
 cdef enum:
     ROWS = 32             # rows per unit of work
-    SMALL = 1 << 16       # products of two numbers below which a second thread does not pay
+    PRODUCTS = 4          # products of two numbers per nanosecond
     DENSE = 16            # columns per entry of a product up to which strips are faster
 
 
@@ -155,7 +156,7 @@ cdef class Products:
         cdef int64_t n = cnp.PyArray_DIM(numbers, 0), n_units = (n + ROWS - 1) // ROWS, unit, n_bad = 0, first
         cdef int64_t width = m.n_columns + m.n_products
         cdef int64_t n_steps = n * m.n_products * (m.n_entries if m.n_entries else m.n_columns)
-        cdef int threads = 1 if n_steps < SMALL else hf_threads(), path = simd_path()
+        cdef int threads = hf_threads_for(<double> n_steps / PRODUCTS), path = simd_path()
         cdef cnp.npy_intp[2] shape
         cdef hf_watch watch
         shape[0], shape[1] = n, width

@@ -1,15 +1,15 @@
 """Application of forests on the CPU. A thread owns a block of samples and sums over trees in order."""
 
 from cython.parallel cimport prange
-from libc.math cimport isnan
+from libc.math cimport isnan, log2
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.string cimport memset
 
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch,
-    raise_interrupt, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped, hf_stopped_after, hf_threads_for, hf_units,
+    hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
 from hforest.tree.cpu.members cimport (
@@ -31,7 +31,8 @@ cdef enum:
     MAX_BLOCK = 2048      # and at most: in larger blocks a tree is used longer from L1
     ROWS = 1 << 18        # bytes of their rows, which stay in L2 together with a tree
     LINE = 64             # bytes of a cache line
-    SMALL = 1 << 10       # (sample, tree) pairs below which a second thread does not pay
+    PAIR_NS = 20          # nanoseconds per sample and tree of 100 nodes; the nodes of more levels miss caches
+    ROW_NS = 10           # nanoseconds per pair of a row and a tree whose leaf is known
     STEPS = 2             # nodes per walk up to which packing the trees pays
     OBLIQUE = 3           # times as many nodes with projections, whose steps take longer
 
@@ -183,7 +184,8 @@ cdef void run(Walk* w, int64_t n_nodes) noexcept nogil:
     cdef int64_t n_blocks, block
     # Windows share most of their elements, unless these are copied to columns.
     cdef int64_t row = (w.n_features if w.base == NULL or w.way == BY_COLUMNS else 1) * (4 if w.single else 8)
-    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
+    cdef double levels = log2(<double> n_nodes / w.n_trees + 1)
+    cdef int threads = hf_threads_for(PAIR_NS * levels * levels / 45 * w.n_samples * w.n_trees)
     cdef hf_arena arena
     memset(&arena, 0, sizeof(hf_arena))
     if w.nodes == NULL and packing_pays(w, <double> w.n_samples * w.n_trees, n_nodes):
@@ -353,7 +355,7 @@ def group(
     """Writes the samples of each node to member in ascending order, and the nodes' positions to indptr."""
     cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], i, m, v, n_units, n_steps = 0
     cdef int64_t n_samples, total = 0
-    cdef int threads = 1 if n_rows * n_trees < SMALL else hf_threads()
+    cdef int threads = hf_threads_for(<double> ROW_NS * n_rows * n_trees)
     cdef hf_watch watch
     start_watch(&watch)
     with nogil:

@@ -5,8 +5,9 @@ from libc.stdint cimport int32_t, int64_t
 
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport release
-from hforest.core.machine cimport hf_threads, hf_watch, raise_stopped, start_watch
+from hforest.core.machine cimport hf_threads_for, hf_watch, raise_stopped, start_watch
 from hforest.tree.cpu.cpu cimport pack, run
+from hforest.tree.cpu.places cimport PACK_NS
 from hforest.tree.cpu.walk cimport Walk, walk_of
 
 import numpy as np
@@ -39,7 +40,7 @@ cdef Layout layout_of(forest, bint vote):
         return None
     start_watch(&watch)
     with nogil:
-        pack(&layout.w, layout.n_nodes, hf_threads(), &layout._arena)
+        pack(&layout.w, layout.n_nodes, hf_threads_for(<double> PACK_NS * layout.n_nodes), &layout._arena)
     raise_stopped(&watch, "forest: no memory to pack it; free 32 bytes for each of its nodes")
     layout.w.x, layout.w.watch = NULL, NULL
     return layout

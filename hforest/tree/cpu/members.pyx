@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
-from hforest.core.machine cimport hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch
+from hforest.core.machine cimport hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch
 
 cdef extern from *:
     int __builtin_ctzll(unsigned long long word) noexcept nogil
@@ -16,7 +16,7 @@ cdef enum:
     ROWS = 16             # rows per unit of work
     AHEAD = 6             # trees between the prefetch of their members and their use
     MOST = 64             # members prefetched per leaf: the hardware prefetches the rest of a sequential read
-    SMALL = 1 << 8        # (row, tree) pairs below which a second thread does not pay
+    PAIR_NS = 1000        # nanoseconds per pair of a row and a tree
 
 cdef struct Sums:
     # The workspace of one thread: a sum per member, and bit j of `used`, which is set if member j has a sum.
@@ -61,7 +61,7 @@ cdef void _some_rows(
 
 cdef void _write_rows(const Members* f, const void* what, OfRow of_row, hf_watch* watch) noexcept nogil:
     # Writes the results of all rows.
-    cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads(), t
+    cdef int threads = hf_threads_for(<double> PAIR_NS * f.n_rows * f.n_trees), t
     cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
     cdef hf_arena arena
     cdef Sums* sums

@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads_for, hf_units, hf_watch,
 )
 from hforest.tree.cpu.walk cimport HF_SMALL, hf_double_node, hf_float_node, hf_small_node, only_class, real
 
@@ -156,7 +156,7 @@ cdef void pack_nodes(
     Packed* p, Splits* splits, bint packs, hf_arena* arena, hf_watch* watch
 ) noexcept nogil:
     # Computes the depths of trees and the steps of a row, and packs the trees if `packs`.
-    cdef int threads = 1 if p.n_nodes < QUICK else hf_threads()
+    cdef int threads = hf_threads_for(<double> PACK_NS * p.n_nodes)
     cdef int64_t tree
     cdef hf_arena workspace
     memset(&workspace, 0, sizeof(hf_arena))

@@ -22,11 +22,11 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, some_nonfinite, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, some_nonfinite, start_watch,
 )
 from hforest.tree.cpu.layouts cimport Layout, layout_of, run_layout
 from hforest.tree.cpu.places cimport (
-    HF_FLOAT_NODES, HF_DOUBLE_NODES, HF_SMALL_NODES, QUICK, Packed, Splits, pack_nodes,
+    HF_FLOAT_NODES, HF_DOUBLE_NODES, HF_SMALL_NODES, QUICK, STEP_NS, Packed, Splits, pack_nodes,
 )
 from hforest.tree.cpu.walk cimport (
     HF_PAIR, HF_QUAD, HF_WALKS, Walk, add_leaves, find_leaves, largest, real, walk_of,
@@ -261,7 +261,7 @@ cdef void _do_units(
     const Packed* p, const char* x, int itemsize, int64_t n, int vote, char* result, int64_t width,
     hf_watch* watch,
 ) noexcept nogil:
-    cdef int threads = 1 if n * p.steps < QUICK else hf_threads()
+    cdef int threads = hf_threads_for(<double> STEP_NS * n * p.steps)
     cdef int64_t n_units = (n + ROWS - 1) // ROWS, row = ROWS * p.w.n_features * itemsize, unit
     for unit in prange(hf_units(watch, n_units, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, unit):

@@ -9,7 +9,7 @@ import numpy as np
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads_for, hf_units, hf_watch,
     raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.tree.cpu.shap_background cimport add_background, background_block
@@ -84,10 +84,15 @@ cdef Size _size(const Walk* w, hf_watch* watch) noexcept nogil:
 
 # ---------------------------------------------------------------------------------------------------- calls
 
+cdef enum:
+    NODE_NS = 20          # nanoseconds per pair of a sample and a node
+
+
 cdef void _run(Job* job) noexcept nogil:
     cdef const Walk* w = &job.walk
     cdef int64_t block, n
-    cdef int threads = hf_threads()
+    cdef double nodes = w.forest.tree_start[w.n_trees]
+    cdef int threads = hf_threads_for(NODE_NS * nodes * w.n_samples)
     if job.share != NULL:
         job.block = paths_block(job, w.n_samples, threads)
     else:

@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads_for, hf_units, hf_watch, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start
 from hforest.tree.cpu.walk cimport (
@@ -29,7 +29,7 @@ cnp.import_array()
 cdef enum:
     ROW_BLOCK = 256       # rows per block at most, for which a group of trees stays in cache
     TREES = 32            # trees per group
-    SMALL = 1 << 10       # (row, tree) pairs below which a second thread does not pay
+    PAIR_NS = 100         # nanoseconds per pair of a row and a tree
     STEPS = 32            # nodes per walk up to which packing the trees pays
 
 
@@ -199,7 +199,7 @@ cdef void _pack(Walk* w, int64_t n_nodes, hf_arena* arena) noexcept nogil:
 
 
 cdef void _run(Walk* w, const Rows* rows, int64_t n_nodes) noexcept nogil:
-    cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads(), t
+    cdef int threads = hf_threads_for(<double> PAIR_NS * w.n_samples * w.n_trees), t
     cdef int64_t size = max(1, min(ROW_BLOCK, w.n_samples // (4 * threads)))
     cdef int64_t n_blocks = (w.n_samples + size - 1) // size, block
     cdef hf_arena arena

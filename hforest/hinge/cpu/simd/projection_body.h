@@ -37,7 +37,7 @@ HF_AVX2_CODE HF_INLINE void NAME(some_products)(
 }
 
 HF_AVX2_CODE static void NAME(values)(
-    int count, const void *const *features, const void *const *samples, ptrdiff_t n, double *value
+    int count, hf_vectors features, hf_vectors samples, ptrdiff_t n, double *value
 ) {
     HF_COUNT("hinge", __func__);
     const REAL *const *a = (const REAL *const *)features, *const *b = (const REAL *const *)samples;
@@ -61,7 +61,7 @@ HF_AVX2_CODE HF_INLINE void NAME(some_wide)(
 }
 
 HF_AVX2_CODE static void NAME(pull_features)(
-    int count, const void *const *samples, const void *features, const double *slope, ptrdiff_t first, ptrdiff_t n,
+    int count, hf_vectors samples, const void *features, const double *slope, ptrdiff_t first, ptrdiff_t n,
     double *total
 ) {
     HF_COUNT("hinge", __func__);
@@ -87,7 +87,7 @@ HF_AVX2_CODE HF_INLINE void NAME(some_rows)(
 }
 
 HF_AVX2_CODE static void NAME(pull_x)(
-    int count, const void *const *features, const void *sample, const double *slope, ptrdiff_t n, void *grad
+    int count, hf_vectors features, const void *sample, const double *slope, ptrdiff_t n, void *grad
 ) {
     HF_COUNT("hinge", __func__);
     const REAL *const *rows = (const REAL *const *)features;
