@@ -40,6 +40,9 @@ PYTHON=${PYTHON:-python3}
 NEWEST=${NEWEST:-$(sed -n '$s/^[^ ]* //p' <<< "$found")}
 NEWEST=${NEWEST:-$PYTHON}
 
+# block N: prints the N-th fenced block of the README.
+block() { awk -v n="$1" '/^```/ { if (inside) { inside = 0 } else { inside = 1; count++; next } } inside && count == n' README.md; }
+
 # marked MARK: the test files that have a mark; the other files need not be imported, nor their libraries installed.
 marked() { grep -l "mark\.$1\b" tests/test_*.py tests/fuzz/test_*.py; }
 
