@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 from . import cuda
 
@@ -82,6 +83,19 @@ class Layer(nn.Module):
             super()._load_from_state_dict(
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
             )
+
+
+def in_graph(layer: nn.Module, *inputs: Any) -> Any:
+    """Returns the call of a layer as one node of the graph that `torch.fx` traces.
+
+    A layer that is traced alone becomes the submodule `layer` of the graph's module.
+    """
+    tracer, path = inputs[0].tracer, "layer"
+    if tracer.root is layer:
+        tracer.root = nn.ModuleDict({path: layer})
+    else:
+        path = tracer.path_of_module(layer)
+    return tracer.create_proxy("call_module", path, inputs, {})
 
 
 def feature_axis(x: Tensor, name: str, size: int, dim: int = -1) -> int:
@@ -218,8 +232,8 @@ def array(name: str, t: Tensor) -> np.ndarray:
             "a layer with layer.float(), or run inside torch.autocast"
         )
     try:
-        return t.contiguous().numpy(force=True)
-    except (TypeError, RuntimeError) as error:
+        return cuda.host_array(t.contiguous())
+    except (TypeError, RuntimeError, BufferError) as error:
         raise TypeError(
             f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout} "
             f"({error}); pass {name}.to_dense()"

@@ -7,11 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.types import Device
 
 from .. import hinge, tree
 from ..core.keywords import answered
-from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, feature_axis
+from .cuda import host_array
+from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, feature_axis, in_graph
 from .operators import hinge_forest
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
@@ -33,7 +35,7 @@ def seed(generator: torch.Generator | None) -> int:
 
 def host(t: Tensor) -> np.ndarray:
     """Returns a tensor as a C-contiguous NumPy array, copied from the GPU if necessary."""
-    return t.detach().cpu().contiguous().numpy()
+    return host_array(t.detach().cpu().contiguous())
 
 
 class Forest(Layer):
@@ -61,7 +63,7 @@ class Forest(Layer):
         self.n_trees, self.depth = len(w), w.shape[1].bit_length() - 1
         self.kind, self.margin, self.aggregate, self.sparse = kind, margin, aggregate, sparse
         device = torch.get_default_device() if device is None else device
-        thresholds, features, weights = (torch.from_numpy(a).to(device) for a in start)
+        thresholds, features, weights = (torch.tensor(a, device=device) for a in start)
         self.thresholds, self.weights = nn.Parameter(thresholds), nn.Parameter(weights)
         if features.is_floating_point():
             self.features = nn.Parameter(features)
@@ -211,6 +213,8 @@ class HingeForest(Forest):
             A view, with the spatial axes moved to the end. With ``dim=-1`` the axes of `batch` are first; a
             single sample has none.
         """
+        if isinstance(x, Proxy):
+            return in_graph(self, x)
         axis = self._axis(x)
         if x.dim() == 2:
             return self._outputs(x)

@@ -272,7 +272,8 @@ def _apply(
     elif features.dtype != torch.int32 and variant["margin"] == "column":
         kind = str(features.dtype).removeprefix("torch.")
         raise TypeError(f"features: expected dtype int32, got {kind}; pass features.int()")
-    learn = torch.is_grad_enabled() and (
+    # torch.jit.trace checks its graph without gradients.
+    learn = (torch.is_grad_enabled() or torch.jit.is_tracing()) and (
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
     )
     if not plain:
