@@ -14,10 +14,14 @@ from ..core.extras import missing
 class _Memory:
     """Memory of a CPU tensor, for NumPy: read-only by DLPack, or by the array interface."""
 
+    __slots__ = ("_tensor",)
+
     def __init__(self, t: torch.Tensor) -> None:
         self._tensor = t
 
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
         return to_dlpack(self._tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -19,9 +19,9 @@ Aggregate = Literal["sum", "mean"] | None
 LIBRARY = torch.library.Library("hforest", "DEF")
 """Holds every operator `torch.ops.hforest.*` as long as the process runs."""
 
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 _QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
-_NO_ARRAY, _DENSE = {*_HALF, *_QUANTISED}, torch.strided
+_NO_ARRAY, _DENSE = {*HALF, *_QUANTISED}, torch.strided
 AUTOCAST = ("cpu", "cuda")
 _PLAIN = (Tensor, torch.nn.Parameter)
 # Functions that count active dispatch modes and function transforms. A PyTorch without them goes through the
@@ -203,7 +203,7 @@ def check(**tensors: Tensor | None) -> None:
 
 def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
     """Checks that an input has the dtype of the layer's tensors. Half types are checked later."""
-    if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:
+    if t.dtype == learned.dtype or t.dtype in HALF or learned.dtype in HALF:
         return
     names = {torch.float32: "float", torch.float64: "double"}
     remedy = f"pass {name}.{names.get(learned.dtype, 'float')}()"
@@ -221,12 +221,12 @@ def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Returns tensors as they are, or inside `torch.autocast` those of half types cast to float32."""
     if not inside_autocast(tensors[0]):
         return tensors
-    return tuple(t.float() if t.dtype in _HALF else t for t in tensors)
+    return tuple(t.float() if t.dtype in HALF else t for t in tensors)
 
 
 def array(name: str, t: Tensor) -> np.ndarray:
     """Returns a CPU tensor as a C-contiguous array, with a copy only if it is not contiguous."""
-    if t.dtype in _HALF:
+    if t.dtype in HALF:
         raise TypeError(
             f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
             "a layer with layer.float(), or run inside torch.autocast"
@@ -387,7 +387,7 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
     """Returns the operator's kernel inside `torch.autocast`: half types are cast to float32."""
 
     def kernel(*arguments: Any) -> Any:
-        cast = [a.float() if isinstance(a, Tensor) and a.dtype in _HALF else a for a in arguments]
+        cast = [a.float() if isinstance(a, Tensor) and a.dtype in HALF else a for a in arguments]
         with torch.autocast(device, enabled=False):
             return overload(*cast)
 

@@ -146,7 +146,7 @@ class RunningNorm(Layer):
         """
         if isinstance(x, Proxy):
             return in_graph(self, x)
-        check(x=x)
+        check(mean=self.mean, x=x)
         if self.training and transformed():
             raise RuntimeError(
                 "RunningNorm: expected evaluation mode inside a transform of torch.func, got training, which "
