@@ -278,7 +278,7 @@ def _apply(
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
     )
     if not plain:
-        if sparse and x.dtype not in HALF:  # which the operator refuses by name
+        if sparse and learn and x.dtype not in HALF:  # which the operator refuses by name
             raise ValueError(_SPARSE)
         settings = _settings(x.ndim - 2, **variant)
         route = learn
