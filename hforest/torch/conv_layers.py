@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.types import Device
 
 from .. import hinge
 from ..core.keywords import answered
-from .library import Aggregate, Kind, MarginName, check_integer
+from .library import Aggregate, Kind, MarginName, check_integer, in_graph
 from .modules import Forest
 from .operators import per_axis
 
@@ -106,6 +107,8 @@ class _HingeConv(Forest):
 
         `vector` is (n_images, vector_features) for a layer with `vector_features`, else None.
         """
+        if isinstance(x, Proxy):
+            return in_graph(self, x, *([] if vector is None else [vector]))
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
             one = x.ndim == 1 + self.n_axes
             remedy = "x[None] for one image" if one else f"images of in_channels = {self.in_channels}"

@@ -1,12 +1,49 @@
-"""Calls with CUDA tensors, through CuPy arrays of the same memory on PyTorch's current stream."""
+"""Arrays that share the memory of tensors: NumPy's, and CuPy's on PyTorch's current stream."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch.utils.dlpack import to_dlpack
 
 from ..core.extras import missing
+
+
+class _Memory:
+    """Memory of a CPU tensor, for NumPy: read-only by DLPack, or by the array interface."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, t: torch.Tensor) -> None:
+        self._tensor = t
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        return to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        t = self._tensor
+        size, dtype = t.element_size(), np.from_dlpack(self).dtype.str
+        strides, place = tuple(size * n for n in t.stride()), (t.data_ptr(), False)
+        return {"version": 3, "shape": tuple(t.shape), "typestr": dtype, "strides": strides, "data": place}
+
+
+def host_array(t: torch.Tensor, *, written: bool = False) -> np.ndarray:
+    """Returns a read-only array of the memory of a CPU tensor, which it keeps alive, or one to be `written`.
+
+    `Tensor.numpy` would also mark the memory as not resizable, and FullyShardedDataParallel resizes
+    parameters.
+    """
+    if written and t.numel():
+        return np.asarray(_Memory(t))
+    return np.from_dlpack(cast(Any, _Memory(t.resolve_neg())))
 
 
 def import_cupy() -> Any:

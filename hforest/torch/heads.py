@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.types import Device
 
 from .. import neural
 from ..core.keywords import answered
-from .library import Layer, check, feature_axis, inside_autocast, same_dtype
+from .library import Layer, check, feature_axis, in_graph, inside_autocast, same_dtype
 from .modules import host, numpy_dtype, seed
 from .neural import Loss, neural_forest, neural_loss
 
@@ -102,7 +103,7 @@ class NeuralForest(Layer):
         if linear:
             self.linear = nn.utils.skip_init(nn.Linear, in_features, width, device=device, dtype=dtype)
         self.register_buffer("index", index)
-        self.register_buffer("leaves", torch.from_numpy(leaves).to(device))
+        self.register_buffer("leaves", torch.tensor(leaves, device=device))
         self.reset_parameters(generator)
 
     @torch.no_grad()
@@ -179,6 +180,8 @@ class NeuralForest(Layer):
         p : (*batch, n_classes) tensor
             The mean over trees.
         """
+        if isinstance(x, Proxy):
+            return in_graph(self, x)
         p = neural_forest(self.decisions(self._rows(x)), self.leaves, index=self.index)
         return p if x.dim() == 2 else p.reshape(*x.shape[:-1], self.n_classes)
 

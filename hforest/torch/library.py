@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 from . import cuda
 
@@ -18,9 +19,9 @@ Aggregate = Literal["sum", "mean"] | None
 LIBRARY = torch.library.Library("hforest", "DEF")
 """Holds every operator `torch.ops.hforest.*` as long as the process runs."""
 
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 _QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
-_NO_ARRAY, _DENSE = {*_HALF, *_QUANTISED}, torch.strided
+_NO_ARRAY, _DENSE = {*HALF, *_QUANTISED}, torch.strided
 AUTOCAST = ("cpu", "cuda")
 _PLAIN = (Tensor, torch.nn.Parameter)
 # Functions that count active dispatch modes and function transforms. A PyTorch without them goes through the
@@ -82,6 +83,19 @@ class Layer(nn.Module):
             super()._load_from_state_dict(
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
             )
+
+
+def in_graph(layer: nn.Module, *inputs: Any) -> Any:
+    """Returns the call of a layer as one node of the graph that `torch.fx` traces.
+
+    A layer that is traced alone becomes the submodule `layer` of the graph's module.
+    """
+    tracer, path = inputs[0].tracer, "layer"
+    if tracer.root is layer:
+        tracer.root = nn.ModuleDict({path: layer})
+    else:
+        path = tracer.path_of_module(layer)
+    return tracer.create_proxy("call_module", path, inputs, {})
 
 
 def feature_axis(x: Tensor, name: str, size: int, dim: int = -1) -> int:
@@ -189,7 +203,7 @@ def check(**tensors: Tensor | None) -> None:
 
 def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
     """Checks that an input has the dtype of the layer's tensors. Half types are checked later."""
-    if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:
+    if t.dtype == learned.dtype or t.dtype in HALF or learned.dtype in HALF:
         return
     names = {torch.float32: "float", torch.float64: "double"}
     remedy = f"pass {name}.{names.get(learned.dtype, 'float')}()"
@@ -207,19 +221,19 @@ def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Returns tensors as they are, or inside `torch.autocast` those of half types cast to float32."""
     if not inside_autocast(tensors[0]):
         return tensors
-    return tuple(t.float() if t.dtype in _HALF else t for t in tensors)
+    return tuple(t.float() if t.dtype in HALF else t for t in tensors)
 
 
 def array(name: str, t: Tensor) -> np.ndarray:
     """Returns a CPU tensor as a C-contiguous array, with a copy only if it is not contiguous."""
-    if t.dtype in _HALF:
+    if t.dtype in HALF:
         raise TypeError(
             f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
             "a layer with layer.float(), or run inside torch.autocast"
         )
     try:
-        return t.contiguous().numpy(force=True)
-    except (TypeError, RuntimeError) as error:
+        return cuda.host_array(t.contiguous())
+    except (TypeError, RuntimeError, BufferError) as error:
         raise TypeError(
             f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout} "
             f"({error}); pass {name}.to_dense()"
@@ -373,7 +387,7 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
     """Returns the operator's kernel inside `torch.autocast`: half types are cast to float32."""
 
     def kernel(*arguments: Any) -> Any:
-        cast = [a.float() if isinstance(a, Tensor) and a.dtype in _HALF else a for a in arguments]
+        cast = [a.float() if isinstance(a, Tensor) and a.dtype in HALF else a for a in arguments]
         with torch.autocast(device, enabled=False):
             return overload(*cast)
 

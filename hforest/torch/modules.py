@@ -1,5 +1,6 @@
 """A hinge forest as a module: parameters, initialisation, maps, and states of HingeTreeForTorch."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -7,12 +8,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.types import Device
 
 from .. import hinge, tree
 from ..core.keywords import answered
-from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, feature_axis
+from .cuda import host_array
+from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, eager, feature_axis, in_graph
 from .operators import hinge_forest
+
+_CALLS, _SAMPLES, _SHARE = 8, (32, 256), 0.04
+"""Call in training whose samples are looked at, least and greatest number of these, and the least share of the
+leaves that a tree's samples can reach."""
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -33,7 +40,7 @@ def seed(generator: torch.Generator | None) -> int:
 
 def host(t: Tensor) -> np.ndarray:
     """Returns a tensor as a C-contiguous NumPy array, copied from the GPU if necessary."""
-    return t.detach().cpu().contiguous().numpy()
+    return host_array(t.detach().cpu().contiguous())
 
 
 class Forest(Layer):
@@ -45,6 +52,8 @@ class Forest(Layer):
     _places = 1
     """Columns of a channel."""
     _index = "features"
+    _calls = 0
+    """Calls in training, until samples have been looked at."""
 
     def __init__(
         self, draw: Callable[..., hinge.Parameters], aggregate: Aggregate, sparse: bool,
@@ -61,7 +70,7 @@ class Forest(Layer):
         self.n_trees, self.depth = len(w), w.shape[1].bit_length() - 1
         self.kind, self.margin, self.aggregate, self.sparse = kind, margin, aggregate, sparse
         device = torch.get_default_device() if device is None else device
-        thresholds, features, weights = (torch.from_numpy(a).to(device) for a in start)
+        thresholds, features, weights = (torch.tensor(a, device=device) for a in start)
         self.thresholds, self.weights = nn.Parameter(thresholds), nn.Parameter(weights)
         if features.is_floating_point():
             self.features = nn.Parameter(features)
@@ -84,10 +93,37 @@ class Forest(Layer):
 
     def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
         # Returns outputs with these parameters, by default with those of the module.
+        if self._calls <= _CALLS and self.training and torch.is_grad_enabled() and not parameters:
+            self._look(x, windows)
         return hinge_forest(
             x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
             kind=self.kind, margin=self.margin, aggregate=self.aggregate, sparse=self.sparse,
         )  # fmt: skip
+
+    def _look(self, x: Tensor, windows: hinge.Windows | None) -> None:
+        # Warns once if samples reach few leaves, as those of another scale than the thresholds do. The first
+        # calls are not looked at: running statistics need some batches.
+        if not eager(x, self.thresholds, self.features) or x.dtype != self.thresholds.dtype:
+            return
+        self._calls = min(self._calls + 1, _CALLS)
+        if self._calls < _CALLS or (windows is None and len(x) < _SAMPLES[0]) or not len(x):
+            return
+        some = x[: _SAMPLES[1]] if windows is None else x[:1]
+        arrays = (host(a) for a in (some, self.thresholds, self.features))
+        leaf = hinge.traverse(*arrays, kind=self.kind, margin=self.margin, windows=windows).leaf
+        leaf = leaf.reshape(-1, self.n_trees)[: _SAMPLES[1]]
+        if len(leaf) < _SAMPLES[0]:
+            return
+        self._calls = _CALLS + 1
+        reached = self.n_trees + np.count_nonzero(np.diff(np.sort(leaf, axis=0), axis=0))
+        least_reached = max(1.5, _SHARE * min(len(leaf), 2**self.depth))
+        if self.depth > 2 and self.n_trees > 3 and reached < least_reached * self.n_trees:
+            warnings.warn(
+                f"x: expected samples that reach many leaves, got {len(leaf)} samples in {reached} of "
+                f"{self.n_trees * 2**self.depth:,} leaves of {self.n_trees} trees; normalise them by "
+                "hforest.torch.RunningNorm, or set thresholds by median_thresholds or from_forest",
+                stacklevel=2,
+            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         thresholds, weights, features = (prefix + name for name in ("thresholds", "weights", "features"))
@@ -211,6 +247,8 @@ class HingeForest(Forest):
             A view, with the spatial axes moved to the end. With ``dim=-1`` the axes of `batch` are first; a
             single sample has none.
         """
+        if isinstance(x, Proxy):
+            return in_graph(self, x)
         axis = self._axis(x)
         if x.dim() == 2:
             return self._outputs(x)

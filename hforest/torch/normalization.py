@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 from torch.types import Device
 
 from .. import layers
@@ -18,6 +19,7 @@ from .library import (
     check_dim,
     eager,
     feature_axis,
+    in_graph,
     same_dtype,
     transformed,
 )
@@ -52,7 +54,9 @@ _backward_operator = Operator(
 
 
 def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
-    layers.normalize_update(array("x", x), mean.numpy(), var.numpy(), int(step))
+    layers.normalize_update(
+        array("x", x), *(cuda.host_array(a, written=True) for a in (mean, var)), int(step)
+    )
 
 
 LIBRARY.define("normalize_update(Tensor x, Tensor(a!) mean, Tensor(b!) var, Tensor step) -> ()")
@@ -140,7 +144,9 @@ class RunningNorm(Layer):
         -------
         z : tensor of the shape of x
         """
-        check(x=x)
+        if isinstance(x, Proxy):
+            return in_graph(self, x)
+        check(mean=self.mean, x=x)
         if self.training and transformed():
             raise RuntimeError(
                 "RunningNorm: expected evaluation mode inside a transform of torch.func, got training, which "

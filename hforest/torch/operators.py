@@ -9,6 +9,7 @@ from torch import Tensor
 from .. import hinge
 from . import rows
 from .library import (
+    HALF,
     Aggregate,
     Kind,
     MarginName,
@@ -272,11 +273,12 @@ def _apply(
     elif features.dtype != torch.int32 and variant["margin"] == "column":
         kind = str(features.dtype).removeprefix("torch.")
         raise TypeError(f"features: expected dtype int32, got {kind}; pass features.int()")
-    learn = torch.is_grad_enabled() and (
+    # torch.jit.trace checks its graph without gradients.
+    learn = (torch.is_grad_enabled() or (not plain and torch.jit.is_tracing())) and (
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
     )
     if not plain:
-        if sparse:
+        if sparse and learn and x.dtype not in HALF:  # which the operator refuses by name
             raise ValueError(_SPARSE)
         settings = _settings(x.ndim - 2, **variant)
         route = learn
