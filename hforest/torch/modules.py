@@ -11,8 +11,9 @@ from torch.types import Device
 
 from .. import hinge, tree
 from ..core.keywords import answered
-from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, feature_axis
-from .operators import hinge_forest
+from .library import Aggregate, Kind, MarginName, check_dim, check_integer, disable_compiler, feature_axis
+from .operators import outputs
+from .rows import TableLayer
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -36,11 +37,10 @@ def host(t: Tensor) -> np.ndarray:
     return t.detach().cpu().contiguous().numpy()
 
 
-class Forest(Layer):
+class Forest(TableLayer):
     """Base class of hinge forest modules: their tensors, and loading of HingeTreeForTorch states."""
 
     thresholds: nn.Parameter
-    weights: nn.Parameter
     features: Tensor
     _places = 1
     """Columns of a channel."""
@@ -84,12 +84,18 @@ class Forest(Layer):
 
     def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
         # Returns outputs with these parameters, by default with those of the module.
-        return hinge_forest(
-            x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
-            kind=self.kind, margin=self.margin, aggregate=self.aggregate, sparse=self.sparse,
-        )  # fmt: skip
+        if (self.sparse or self.missed is not None) and torch.compiler.is_compiling():
+            return _uncompiled(self, x, parameters, windows)
+        missed = None if parameters else self.missed
+        if missed is not None and (missed.closed or missed.table is not self.table):
+            missed = None
+        weights = self.weights if missed is None else missed.table
+        thresholds, features, weights = parameters or (self.thresholds, self.features, weights)
+        variant = {"kind": self.kind, "margin": self.margin, "windows": windows, "aggregate": self.aggregate}
+        return outputs(x, thresholds, features, weights, variant, self.sparse, missed)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        self.take_missed_steps()
         thresholds, weights, features = (prefix + name for name in ("thresholds", "weights", "features"))
         ordinals = state_dict.pop(prefix + "ordinals", None)
         if ordinals is not None:
@@ -107,6 +113,12 @@ class Forest(Layer):
         elif prefix + "projections" in state_dict:  # the former name of features that are learned
             state_dict[features] = state_dict.pop(prefix + "projections")
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+@disable_compiler
+def _uncompiled(layer: Forest, x: Tensor, parameters: Any, windows: Any) -> Tensor:
+    # The graph breaks here: compilers have neither sparse gradients nor missed steps.
+    return layer._outputs(x, *parameters, windows=windows)
 
 
 def _reversed_bits(depth: int) -> Tensor:
