@@ -232,7 +232,7 @@ def torch_soft_layers(task: Task) -> Results:
 
 
 def trained(task: Task, kind: str, form: str, aggregate: str = "sum") -> tuple[Any, Any]:
-    """Returns a forest after twelve steps of RowAdam: dense, sparse, or in the backward pass."""
+    """Returns a forest after twelve steps of RowAdam with dense or sparse gradients."""
     import torch
 
     import hforest.torch as ht
@@ -241,8 +241,6 @@ def trained(task: Task, kind: str, form: str, aggregate: str = "sum") -> tuple[A
     words: Any = {"kind": kind, "aggregate": aggregate, "sparse": form == "sparse"}
     layer = made(task, ht.HingeForest, 12, 5, 6, 3, **words)
     optimizer = ht.RowAdam(layer.parameters(), lr=0.01)
-    if form == "fused":
-        optimizer.step_in_backward(layer.thresholds, layer.weights)
     for step in range(12):
         y = layer(x[7 * step : 7 * step + 20])
         optimizer.zero_grad()
@@ -254,7 +252,7 @@ def trained(task: Task, kind: str, form: str, aggregate: str = "sum") -> tuple[A
 def torch_steps(task: Task) -> Results:
     """Yields RowAdam's steps in all forms of gradients."""
     for kind in KINDS:
-        for form in ("dense", "sparse", "fused"):
+        for form in ("dense", "sparse"):
             for aggregate in ("sum", "mean"):
                 layer, optimizer = trained(task, kind, form, aggregate)
                 key = f"torch steps {kind} {form} {aggregate}"

@@ -1,6 +1,6 @@
 """Times of hforest.torch: overhead of its calls over the NumPy functions, and a training step beside PyTorch.
 
-    python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
+    python bench/torch_layers.py --threads 1 [--parts calls step rows convolution] [--json FILE]
 
 calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
 depth 7 (10 outputs): forward without gradients, and forward and backward. Beside it are the NumPy functions,
@@ -12,7 +12,11 @@ step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
 milliseconds. Beside it the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with
 PyTorch's Adam: its loop over parameters, its fused kernel, and the step compiled. Each network has its own
-process (bench/compiled.py), so that each is compiled once.
+process (bench/compiled.py), so that each is compiled once. The first rung is hforest's network with dense
+gradients and PyTorch's fused Adam.
+
+rows: forward, backward and step of a layer alone, `RowAdam` with sparse gradients and PyTorch's fused Adam
+with dense ones, for layers of 13 thousand to 20 million leaf weights; milliseconds of processor time.
 
 convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
 2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
@@ -34,6 +38,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +166,9 @@ def small_calls(threads: int, rounds: int, n: int, trees: int, depth: int, width
 
 
 RUNGS = (
-    "RowAdam, rows",
-    "RowAdam, rows, unchecked",
-    "RowAdam, backward",
-    "RowAdam, backward, unchecked",
+    "hforest, Adam(fused=True)",
+    "hforest, RowAdam",
+    "hforest, RowAdam, unchecked",
     "torch, Adam",
     "torch, fused Adam",
     "torch.compile, fused Adam",
@@ -201,7 +205,7 @@ def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
         return net
 
     def ours() -> Any:
-        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=True)
+        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES)
         forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
         return network(ht.RunningNorm(FEATURES), forest)
 
@@ -223,11 +227,10 @@ def stepping(rung: str) -> Callable[[int], float]:
         look_up, compiling, settings = PLAIN[rung]
         net = plain(look_up)
         return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiling)
-    net = ours()
-    optimizer = ht.RowAdam(net.parameters(), lr=LR)
-    if "backward" in rung:
-        optimizer.step_in_backward(net[3].thresholds, net[3].weights)
-    step = stepper(net, optimizer, x, y)
+    net, optimizer_of = ours(), partial(torch.optim.Adam, fused=True)
+    if "RowAdam" in rung:
+        optimizer_of, net[3].sparse = ht.RowAdam, True
+    step = stepper(net, optimizer_of(net.parameters(), lr=LR), x, y)
     return without_checks(step) if "unchecked" in rung else step
 
 
@@ -310,6 +313,51 @@ def step(threads: int, repeats: int) -> Rows:
             f"processor {row['processor']:7.1f}"
         )
     return rows
+
+
+# ------------------------------------------------------------------------------- rows
+
+
+LAYERS = ((53, 100, 7, 1), (512, 200, 8, 10), (53, 100, 10, 10), (53, 1000, 10, 10), (256, 500, 12, 10))
+"""Samples, trees, depth and outputs."""
+
+
+def rows(threads: int, repeats: int) -> Rows:
+    """Measures a step of a layer with `RowAdam` and with PyTorch's fused Adam."""
+    import torch
+
+    import hforest.torch as ht
+
+    found = []
+    for n, n_trees, depth, outputs in LAYERS:
+        torch.manual_seed(0)
+        batches, layers, taken = torch.randn(8, n, 40), [], ([], [])
+        for sparse in (True, False):
+            layer = ht.HingeForest(
+                40, n_trees, depth, outputs, sparse=sparse, generator=torch.Generator().manual_seed(0)
+            )
+            adam = ht.RowAdam if sparse else partial(torch.optim.Adam, fused=True)
+            layers.append((layer, adam(layer.parameters(), lr=LR)))
+        for repeat in range(repeats + 1):
+            for (layer, optimizer), times in zip(layers, taken, strict=True):
+                begin = time.process_time()
+                for x in batches:
+                    optimizer.zero_grad()
+                    layer(x).square().sum().backward()
+                    optimizer.step()
+                if repeat:
+                    times.append(1e3 * (time.process_time() - begin) / len(batches))
+            if not repeat:
+                ours, plain = (layer(batches[0]).detach() for layer, _ in layers)
+                torch.testing.assert_close(ours, plain, rtol=0, atol=1e-3 * float(plain.abs().max()))
+        row = {
+            "part": "rows", "threads": threads, "job": f"{n} x {n_trees}, depth {depth}, {outputs}",
+            "weights": layers[0][0].weights.numel(), "least": [min(times) for times in taken],
+        }  # fmt: skip
+        found.append(row)
+        of_rows, of_all = row["least"]
+        print(f"  {row['job']:30} RowAdam {of_rows:7.2f}  fused {of_all:7.2f}  {of_all / of_rows:5.2f}")
+    return found
 
 
 # ------------------------------------------------------------------------------- convolution
@@ -400,7 +448,12 @@ def convolution(threads: int, repeats: int) -> Rows:
     return rows
 
 
-PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step, "convolution": convolution}
+PARTS: dict[str, Callable[[int, int], Rows]] = {
+    "calls": calls,
+    "step": step,
+    "rows": rows,
+    "convolution": convolution,
+}
 
 
 def table(rows: Rows, part: str) -> str:
@@ -416,6 +469,8 @@ def table(rows: Rows, part: str) -> str:
         titles = ["median", "fastest PyTorch / this"]
     elif part == "convolution":
         titles = ["median", "peak MB"]
+    elif part == "rows":
+        titles = ["RowAdam, Adam(fused=True)", "ratio"]
     lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
     lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
     for name in names:
@@ -427,6 +482,9 @@ def table(rows: Rows, part: str) -> str:
             elif part == "calls":
                 ours, numpy = row["least"]
                 cells += [f"{ours:.0f}, {numpy:.0f}", f"{ours - numpy:.0f}"]
+            elif part == "rows":
+                ours, plain = row["least"]
+                cells += [f"{ours:.2f}, {plain:.2f}", f"{plain / ours:.2f}"]
             elif part == "convolution":
                 cells += [f"{row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:

@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (the extra torch)")
 
 import hforest.torch as ht  # noqa: E402
 from hforest import hinge  # noqa: E402
-from hforest.torch import rows  # noqa: E402
 
 kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 margins = pytest.mark.parametrize("margin", ["column", "projection"])
@@ -92,13 +91,13 @@ def test_modules(module, shape, want, kind, margin):
     assert f"kind='{kind}', margin='{margin}'" in repr(layer)
 
 
-STEPS = [("column", 1, "rows"), ("projection", 1, "rows"), ("column", 2, "rows"), ("column", 1, "backward")]
+STEPS = [("column", 1), ("projection", 1), ("column", 2)]
 
 
 @kinds
-@pytest.mark.parametrize(("margin", "groups", "mode"), STEPS)
-def test_steps_of_row_adam(kind, margin, groups, mode):
-    """They equal those of dense Adam on the leaves that a batch reads, also in the backward pass."""
+@pytest.mark.parametrize(("margin", "groups"), STEPS)
+def test_steps_of_row_adam(kind, margin, groups):
+    """They equal those of dense Adam on the leaves that a batch reads."""
     settings = {
         "kind": kind,
         "margin": margin,
@@ -109,8 +108,6 @@ def test_steps_of_row_adam(kind, margin, groups, mode):
     dense = copy.deepcopy(layer)
     dense.sparse = False
     optimizers = ht.RowAdam(layer.parameters(), lr=0.05), torch.optim.Adam(dense.parameters(), lr=0.05)
-    if mode == "backward":
-        optimizers[0].step_in_backward(layer.thresholds, layer.weights)
     for seed in range(12):
         x = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(seed))
         for net, optimizer in zip((layer, dense), optimizers, strict=True):
@@ -118,23 +115,11 @@ def test_steps_of_row_adam(kind, margin, groups, mode):
             (net(x) - 1).square().sum().backward()
             optimizer.step()
         assert dense.weights.grad is not None
-        assert layer.weights.grad is None if mode == "backward" else layer.weights.grad.is_sparse
-    kept = rows.missed(layer.weights)
-    if rows.COUNTS and groups == 1:  # no call has taken the steps of all rows
-        assert kept.last.min() < 11 < kept.last.max()
+        assert layer.table.grad.is_sparse
+    if groups == 1:  # no call has taken the steps of all rows
+        assert layer.missed.last.min() < 11 < layer.missed.last.max()
     for a, b in zip(layer.parameters(), dense.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-
-
-def test_projections_do_not_move_in_the_backward_pass():
-    layer = ht.HingeConv2d(4, 4, 3, 3, outputs=2, margin="projection")
-    optimizer = ht.RowAdam(layer.parameters())
-    optimizer.step_in_backward(layer.thresholds, layer.weights)
-    before = copy.deepcopy(layer.state_dict())
-    layer(torch.randn(1, 4, 4, 4)).sum().backward()
-    assert all(torch.equal(a, before[name]) for name, a in layer.state_dict().items())
-    with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
-        optimizer.step()
 
 
 def test_vertices_look_at_the_window_or_the_vector():

@@ -12,15 +12,11 @@ from hforest import demo, hinge, optim
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 
-from hforest.torch import rows as row_state  # noqa: E402
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
 ]
-
-MODES = ("rows", "backward")
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
@@ -41,10 +37,19 @@ def touched(generator, p, most=6):
     return sparse(torch.stack([flat // p.shape[1], flat % p.shape[1]]), values, p.shape)
 
 
+def layer_of(values):
+    """Returns a layer whose table has these values."""
+    n_trees, n_leaves, *outputs = values.shape
+    layer = ht.HingeForest(2, n_trees, n_leaves.bit_length() - 1, outputs, dtype=values.dtype)
+    layer.weights = torch.nn.Parameter(values)
+    return layer
+
+
 def tables(optimizer_of, dtype, steps, schedule=None, shape=(5, 8, 3)):
     """Returns a table after steps that touch few of its rows, and a dense parameter."""
     generator = torch.Generator().manual_seed(0)
-    table = torch.nn.Parameter(torch.randn(*shape, generator=generator, dtype=dtype))
+    layer = layer_of(torch.randn(*shape, generator=generator, dtype=dtype))
+    table = layer.weights
     dense = torch.nn.Parameter(torch.randn(4, 2, generator=generator, dtype=dtype))
     optimizer = optimizer_of([table, dense])
     scheduler = schedule(optimizer) if schedule else None
@@ -55,9 +60,7 @@ def tables(optimizer_of, dtype, steps, schedule=None, shape=(5, 8, 3)):
         optimizer.step()
         if scheduler:
             scheduler.step()
-    if isinstance(optimizer, ht.RowAdam):
-        optimizer.flush()
-    return table.detach(), dense.detach()
+    return layer.weights.detach(), dense.detach()
 
 
 SCHEDULES = {
@@ -121,16 +124,17 @@ def test_weight_decay_in_groups_and_states():
     torch.testing.assert_close(params, copies, rtol=0, atol=1e-14)
 
 
-@pytest.mark.skipif(not row_state.COUNTS, reason="this PyTorch lets no rows miss steps")
 def test_missed_steps_matter():
-    """Without missed steps the values that the other tests compare would differ."""
-    table = torch.nn.Parameter(torch.zeros(1, 2, dtype=torch.float64))
+    """A reference that is kept outside lags: the values that the other tests compare would differ."""
+    layer = layer_of(torch.zeros(1, 2, dtype=torch.float64))
+    table = layer.weights
     optimizer = ht.RowAdam([table], lr=0.1)
     for leaf in (0, 1, 1):
         table.grad = sparse([[0], [leaf]], torch.ones(1, dtype=torch.float64), (1, 2))
         optimizer.step()
-    before = row_state.plain(table)[0, 0].item()  # which nothing but hforest's functions see
-    assert table[0, 0].item() < before - 0.05
+    before = table[0, 0].item()
+    assert layer.weights[0, 0].item() < before - 0.05
+    assert layer.weights is table
 
 
 def test_dense_parameters_have_the_bits_of_hforest(real):
@@ -153,7 +157,7 @@ def test_dense_parameters_have_the_bits_of_hforest(real):
 
 
 def network(mode, kind="tree", depth=4, dtype=torch.float64, lr=0.01):
-    """Returns a linear map and a forest with an optimiser: dense Adam, rows, or steps in the backward pass."""
+    """Returns a linear map and a forest with an optimiser: dense Adam, or rows."""
     generator = torch.Generator().manual_seed(3)
     forest = ht.HingeForest(
         5, 6, depth, 3, kind=kind, sparse=mode != "adam", scale=1.0, generator=generator, dtype=dtype
@@ -163,12 +167,7 @@ def network(mode, kind="tree", depth=4, dtype=torch.float64, lr=0.01):
         for p in linear.parameters():
             p.copy_(torch.randn(p.shape, generator=generator, dtype=dtype))
     net = torch.nn.Sequential(linear, forest)
-    if mode == "adam":
-        return net, torch.optim.Adam(net.parameters(), lr=lr)
-    optimizer = ht.RowAdam(net.parameters(), lr=lr)
-    if mode == "backward":
-        optimizer.step_in_backward(forest.thresholds, forest.weights)
-    return net, optimizer
+    return net, (torch.optim.Adam if mode == "adam" else ht.RowAdam)(net.parameters(), lr=lr)
 
 
 def train(net, optimizer, first, last, dtype=torch.float64, evaluate=()):
@@ -193,9 +192,8 @@ def close(a, b, atol=1e-12):
 
 
 @pytest.mark.parametrize(("kind", "depth"), [("tree", 4), ("tree", 11), ("fern", 6)])
-@pytest.mark.parametrize("mode", MODES)
-def test_a_network_trains_as_with_dense_adam(mode, kind, depth):
-    (net, optimizer), (plain, adam) = network(mode, kind, depth), network("adam", kind, depth)
+def test_a_network_trains_as_with_dense_adam(kind, depth):
+    (net, optimizer), (plain, adam) = network("rows", kind, depth), network("adam", kind, depth)
     found = []
     for n, o in ((net, optimizer), (plain, adam)):
         scheduler = torch.optim.lr_scheduler.StepLR(o, 1, 0.5)
@@ -207,10 +205,8 @@ def test_a_network_trains_as_with_dense_adam(mode, kind, depth):
     for (losses, outputs), (want, want_outputs) in zip(*found, strict=True):
         np.testing.assert_allclose(losses, want, rtol=1e-11)
         torch.testing.assert_close(outputs, want_outputs, rtol=0, atol=1e-12)  # flush was not called
-    optimizer.flush()
     close(net, plain)
-    gradients = [p.grad is None for p in net[1].parameters()]
-    assert gradients == [mode == "backward"] * 2
+    assert [p.grad.is_sparse for p in net[1].parameters()] == [False, True]
 
 
 def same_bits(a, b):
@@ -218,31 +214,26 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("mode", MODES)
-def test_saved_and_resumed_to_the_same_bits(mode, dtype):
-    net, optimizer = network(mode, depth=11, dtype=dtype)
+def test_saved_and_resumed_to_the_same_bits(dtype):
+    net, optimizer = network("rows", depth=11, dtype=dtype)
     train(net, optimizer, 0, 30, dtype)
     file = io.BytesIO()
-    # The model first: its tensors share memory with the parameters that state_dict() brings up to date.
     torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
     losses = train(net, optimizer, 30, 60, dtype)[0]
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    again, resumed = network(mode, depth=11, dtype=dtype, lr=0.5)
+    again, resumed = network("rows", depth=11, dtype=dtype, lr=0.5)
     train(again, resumed, 0, 7, dtype)  # to be forgotten
     again.load_state_dict(saved["model"])
     resumed.load_state_dict(saved["optimizer"])
     assert train(again, resumed, 30, 60, dtype)[0] == losses
-    for o in (optimizer, resumed):
-        o.flush()
     assert same_bits(net, again)
     assert set(saved["optimizer"]["state"][0]) == {"step", "exp_avg", "exp_avg_sq"}
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
-@pytest.mark.parametrize("mode", MODES)
-def test_copies_go_on_to_the_same_bits(mode, way):
-    net, optimizer = network(mode, depth=11)
+def test_copies_go_on_to_the_same_bits(way):
+    net, optimizer = network("rows", depth=11)
     train(net, optimizer, 0, 20)
     both = (net, optimizer)
     net2, optimizer2 = copy.deepcopy(both) if way == "deepcopy" else pickle.loads(pickle.dumps(both))
@@ -251,7 +242,6 @@ def test_copies_go_on_to_the_same_bits(mode, way):
         with torch.no_grad():
             outputs = n(torch.ones(3, 5, dtype=torch.float64))
         losses = train(n, o, 20, 50)[0]
-        o.flush()
         found.append((losses, outputs.tolist()))
     assert found[0] == found[1]
     assert same_bits(net, net2)
@@ -294,14 +284,14 @@ def test_gradients_of_several_passes_add_up():
     for first in range(40):
         step(net, optimizer, first)
         step(plain, adam, first)
-    optimizer.flush()
     close(net, plain, atol=1e-11)
 
 
 def test_a_table_may_have_dense_gradients_at_times():
     def run(optimizer_of):
         generator = torch.Generator().manual_seed(1)
-        table = torch.nn.Parameter(torch.randn(4, 4, generator=generator, dtype=torch.float64))
+        layer = layer_of(torch.randn(4, 4, generator=generator, dtype=torch.float64))
+        table = layer.weights
         optimizer = optimizer_of([table], lr=0.05)
         for step in range(60):
             grad = touched(generator, table)
@@ -310,9 +300,7 @@ def test_a_table_may_have_dense_gradients_at_times():
             if step % 11 == 5:
                 table.grad = None
             optimizer.step()
-        if optimizer_of is ht.RowAdam:
-            optimizer.flush()
-        return table.detach()
+        return layer.weights.detach()
 
     torch.testing.assert_close(run(ht.RowAdam), run(torch.optim.Adam), rtol=0, atol=1e-13)
 
@@ -324,7 +312,6 @@ def test_a_second_optimizer_takes_over():
     second, adam2 = ht.RowAdam(net.parameters(), lr=0.03), torch.optim.Adam(plain.parameters(), lr=0.03)
     train(net, second, 20, 40)
     train(plain, adam2, 20, 40)
-    second.flush()
     close(net, plain)
 
 
@@ -356,7 +343,6 @@ def test_no_rows_and_no_samples():
     train(net, optimizer, 0, 3)
     net(torch.zeros(0, 5, dtype=torch.float64)).sum().backward()
     optimizer.step()
-    optimizer.flush()
     assert optimizer.state_dict()["state"][3]["step"] == 4
 
 
@@ -382,24 +368,39 @@ def test_wrong_parameters_and_gradients():
     for dtype in (torch.float16, torch.bfloat16):
         with pytest.raises(TypeError, match="params: expected parameters of float32 or float64, got "):
             ht.RowAdam([torch.nn.Parameter(torch.zeros(2, dtype=dtype))])
-    table = torch.nn.Parameter(torch.zeros(2, 4))
-    optimizer = ht.RowAdam([table])
-    table.grad = sparse([[0], [1]], torch.ones(1), (2, 4))
+    layer = layer_of(torch.zeros(2, 4))
+    optimizer = ht.RowAdam(layer.parameters())
+    layer.weights.grad = sparse([[0], [1]], torch.ones(1), (2, 4))
     optimizer.step()
-    table.grad = sparse([[1]], torch.ones(1, 4), (2, 4))
+    layer.weights.grad = sparse([[1]], torch.ones(1, 4), (2, 4))
     with pytest.raises(
-        ValueError, match="grad: expected a sparse gradient with 8 rows as in earlier steps, got 2 rows"
+        ValueError, match=r"grad: expected a sparse gradient with the axes \(tree, leaf\), got"
     ):
         optimizer.step()
-    turned = torch.nn.Parameter(torch.zeros(4, 2).T)
-    other = ht.RowAdam([turned])
-    turned.grad = sparse([[0], [1]], torch.ones(1), (2, 4))
+    turned = layer_of(torch.zeros(4, 2).T)
+    other = ht.RowAdam(turned.parameters())
+    turned.weights.grad = sparse([[0], [1]], torch.ones(1), (2, 4))
     with pytest.raises(ValueError, match="params: expected a contiguous parameter for a sparse gradient"):
         other.step()
-    with pytest.raises(ValueError, match="rows: expected strictly increasing rows"):
-        optimizer.take_missed_steps(table, torch.tensor([3, 1]))
-    with pytest.raises(IndexError, match="rows"):
-        optimizer.take_missed_steps(table, torch.tensor([8]))
+
+
+def test_tables_that_belong_to_no_layer_are_refused():
+    message = (
+        r"params: expected weights of a layer of hforest.torch for a sparse gradient, got a tensor of shape "
+    )
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    embedding(torch.tensor([1])).sum().backward()
+    table = torch.nn.Parameter(torch.zeros(2, 4))
+    table.grad = sparse([[0], [1]], torch.ones(1), (2, 4))
+    layer = layer_of(torch.zeros(2, 4))
+    gone = layer.weights
+    gone.grad = table.grad
+    del layer
+    for p in (table, gone):
+        with pytest.raises(ValueError, match=message + r"\(2, 4\) that belongs to none; use HingeForest"):
+            ht.RowAdam([p]).step()
+    with pytest.raises(ValueError, match="or torch.optim.SparseAdam$"):
+        ht.RowAdam(embedding.parameters()).step()
 
 
 def test_adam_with_weight_decay_is_not_loaded():
@@ -407,38 +408,6 @@ def test_adam_with_weight_decay_is_not_loaded():
     adam = torch.optim.Adam([p], weight_decay=0.1)
     with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay as in RowAdam"):
         ht.RowAdam([p]).load_state_dict(adam.state_dict())
-
-
-def test_steps_in_backward_that_cannot_be():
-    net, optimizer = network("backward")
-    x = torch.ones(2, 5, dtype=torch.float64)
-    first, second = net(x).sum(), net(x).sum()
-    first.backward()
-    with pytest.raises(RuntimeError, match="one forward and one backward pass per step"):
-        second.backward()
-    net[1].weights.grad = torch.zeros_like(net[1].weights)
-    with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
-        optimizer.step()
-    net[1].weights.grad = None
-    decaying = ht.RowAdam(net.parameters(), weight_decay=0.1)
-    with pytest.raises(ValueError, match="weight_decay: expected 0 for parameters that move in the backward"):
-        decaying.step_in_backward(net[1].thresholds, net[1].weights)
-    forest = ht.HingeForest(5, 2, 2)
-    with pytest.raises(ValueError, match="thresholds: expected parameters in one group of this optimiser"):
-        optimizer.step_in_backward(forest.thresholds, forest.weights)
-
-
-def test_back_to_gradients():
-    (net, optimizer), (plain, adam) = network("backward", depth=11), network("adam", depth=11)
-    train(net, optimizer, 0, 20)
-    optimizer.step_in_backward(net[1].thresholds, net[1].weights, on=False)
-    train(net, optimizer, 20, 40)
-    assert net[1].weights.grad.layout == torch.sparse_coo
-    optimizer.step_in_backward(net[1].thresholds, net[1].weights)
-    train(net, optimizer, 40, 60)
-    train(plain, adam, 0, 60)
-    optimizer.flush()
-    close(net, plain)
 
 
 def test_an_optimizer_that_is_gone_owns_nothing():
@@ -458,7 +427,7 @@ def test_an_optimizer_that_is_gone_owns_nothing():
 # ------------------------------------------------------------------------------- the paper's networks
 
 
-@pytest.mark.parametrize("mode", ["dense", "rows", "backward"])
+@pytest.mark.parametrize("mode", ["dense", "rows"])
 @pytest.mark.parametrize(("kind", "n_kernels"), [("tree", 8), ("tree", 0), ("fern", 8)])
 def test_network_of_the_paper_is_that_of_numpy(kind, n_kernels, mode, script):
     module = script("hinge_torch")

@@ -9,8 +9,7 @@ parameters. Both networks start with the same numbers and see the same batches, 
 losses and the largest differences of losses and of parameters so far, and stops if one exceeds 1e-9. The data
 are the embedded digits, or an .npz file as `hforest.demo.load_data` reads it.
 
---mode selects dense gradients, sparse ones ("rows"), or steps in the backward pass ("backward"). The results
-are the same.
+--mode selects dense or sparse gradients ("rows"). The results are the same.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from common import need
 
 from hforest import demo
 
-MODES = ("dense", "rows", "backward")
+MODES = ("dense", "rows")
 WINDOW, STRIDE = 5, 3
 
 
@@ -54,10 +53,7 @@ def build(config: demo.Config, state: dict[str, Any], mode: str) -> tuple[Any, A
     names = ("thresholds", "features", "weights")
     forest.load_state_dict({name: torch.from_numpy(state[name].copy()) for name in names})
     net = nn.Sequential(first, ht.RunningNorm(n_features, dtype=kernel.dtype), forest)
-    optimizer = ht.RowAdam(net.parameters(), lr=config.lr)
-    if mode == "backward":
-        optimizer.step_in_backward(forest.thresholds, forest.weights)
-    return net, optimizer
+    return net, ht.RowAdam(net.parameters(), lr=config.lr)
 
 
 def step(net: Any, optimizer: Any, x: Any, y: Any) -> float:

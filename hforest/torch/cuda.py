@@ -73,8 +73,8 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 
 def as_array(t: torch.Tensor) -> Any:
-    """Returns the memory of a tensor without gradient as a NumPy or a CuPy array."""
-    return t.numpy() if t.is_cpu else import_cupy().from_dlpack(t)
+    """Returns the memory of a tensor without gradient as a NumPy or a CuPy array that can be written."""
+    return host_array(t, written=True) if t.is_cpu else import_cupy().from_dlpack(t)
 
 
 def stream_of(t: torch.Tensor) -> AbstractContextManager[Any]:

@@ -1,7 +1,9 @@
 """The operators' library `hforest`: definitions, kernels for CPU and CUDA, and the arrays of tensors."""
 
 import inspect
+import sys
 from collections.abc import Callable
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,9 +35,17 @@ _parse = getattr(torch._C, "_dispatch_key_parse", None)
 _BATCH = _parse("VmapMode") if _included and _parse else None
 
 
-# The decorator of PyTorch's own optimisers: torch.compiler.disable, whose import of the compiler (a second or
-# more) waits for the first call.
-disable_compiler = getattr(torch, "_disable_dynamo", torch.compiler.disable)
+_disabled = cache(torch.compiler.disable)
+
+
+def disable_compiler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that `torch.compile` leaves as it is. PyTorch's compiler is not imported for it."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return (_disabled(function) if "torch._dynamo" in sys.modules else function)(*arguments)
+
+    return call
 
 
 class Layer(nn.Module):

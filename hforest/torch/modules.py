@@ -14,8 +14,19 @@ from torch.types import Device
 from .. import hinge, tree
 from ..core.keywords import answered
 from .cuda import host_array
-from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, eager, feature_axis, in_graph
-from .operators import hinge_forest
+from .library import (
+    Aggregate,
+    Kind,
+    MarginName,
+    check_dim,
+    check_integer,
+    disable_compiler,
+    eager,
+    feature_axis,
+    in_graph,
+)
+from .operators import outputs
+from .rows import TableLayer
 
 _CALLS, _SAMPLES, _SHARE = 8, (32, 256), 0.04
 """Call in training whose samples are looked at, least and greatest number of these, and the least share of the
@@ -43,11 +54,10 @@ def host(t: Tensor) -> np.ndarray:
     return host_array(t.detach().cpu().contiguous())
 
 
-class Forest(Layer):
+class Forest(TableLayer):
     """Base class of hinge forest modules: their tensors, and loading of HingeTreeForTorch states."""
 
     thresholds: nn.Parameter
-    weights: nn.Parameter
     features: Tensor
     _places = 1
     """Columns of a channel."""
@@ -95,10 +105,15 @@ class Forest(Layer):
         # Returns outputs with these parameters, by default with those of the module.
         if self._calls <= _CALLS and self.training and torch.is_grad_enabled() and not parameters:
             self._look(x, windows)
-        return hinge_forest(
-            x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
-            kind=self.kind, margin=self.margin, aggregate=self.aggregate, sparse=self.sparse,
-        )  # fmt: skip
+        if (self.sparse or self.missed is not None) and torch.compiler.is_compiling():
+            return _uncompiled(self, x, parameters, windows)
+        missed = None if parameters else self.missed
+        if missed is not None and (missed.closed or missed.table is not self.table):
+            missed = None
+        weights = self.weights if missed is None else missed.table
+        thresholds, features, weights = parameters or (self.thresholds, self.features, weights)
+        variant = {"kind": self.kind, "margin": self.margin, "windows": windows, "aggregate": self.aggregate}
+        return outputs(x, thresholds, features, weights, variant, self.sparse, missed)
 
     def _look(self, x: Tensor, windows: hinge.Windows | None) -> None:
         # Warns once if samples reach few leaves, as those of another scale than the thresholds do. The first
@@ -126,6 +141,7 @@ class Forest(Layer):
             )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        self.take_missed_steps()
         thresholds, weights, features = (prefix + name for name in ("thresholds", "weights", "features"))
         ordinals = state_dict.pop(prefix + "ordinals", None)
         if ordinals is not None:
@@ -143,6 +159,12 @@ class Forest(Layer):
         elif prefix + "projections" in state_dict:  # the former name of features that are learned
             state_dict[features] = state_dict.pop(prefix + "projections")
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+@disable_compiler
+def _uncompiled(layer: Forest, x: Tensor, parameters: Any, windows: Any) -> Tensor:
+    # The graph breaks here: compilers have neither sparse gradients nor missed steps.
+    return layer._outputs(x, *parameters, windows=windows)
 
 
 def _reversed_bits(depth: int) -> Tensor:

@@ -203,15 +203,15 @@ class _Forest(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any],
-        sparse: bool,
+        sparse: bool, missed: Any,
     ) -> Tensor:  # fmt: skip
-        y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, variant)
+        y, route = rows.forward(hinge.forward_with_route, x, thresholds, features, weights, variant, missed)
         # Hooks of saved tensors see the route. Without them it stays as it is, and is not checked again.
         ctx.route, tensors = (None, map(torch.from_numpy, route)) if _hooks(False) else (route, ())
         read = x if hinge.kernels.MARGINS[variant["margin"]].gradient_reads_x else None
         ctx.save_for_backward(*tensors, read, features, weights)
         ctx.x_shape, ctx.variant, ctx.sparse = x.shape, variant, sparse
-        ctx.shapes = features.shape, features.dtype, rows.plain(weights).shape
+        ctx.shapes = features.shape, features.dtype, weights.shape
         return torch.from_numpy(y)
 
     @staticmethod
@@ -228,11 +228,9 @@ class _Forest(torch.autograd.Function):
             settings = _settings(len(ctx.x_shape) - 2, **ctx.variant)
             return (
                 *_by_operator(grad_y, *route_tensors, x, ctx.x_shape, features, weights, *settings),
-                None,
-                None,
+                *(None,) * 3,
             )
         route = ctx.route or hinge.Route(*map(array, hinge.Route._fields, tensors))
-        weights = rows.plain(weights)
         # `Tensor.data` may have changed shapes and dtypes.
         same = ctx.shapes == (features.shape, features.dtype, weights.shape)
         same = same and (x is None or (x.shape, x.dtype) == (ctx.x_shape, weights.dtype))
@@ -249,7 +247,7 @@ class _Forest(torch.autograd.Function):
         tensor = torch.from_numpy
         return (
             tensor(by_x), tensor(by_threshold), None if by_feature is None else tensor(by_feature),
-            _sparse(by_weight, weights.shape) if ctx.sparse else tensor(by_weight), None, None,
+            _sparse(by_weight, weights.shape) if ctx.sparse else tensor(by_weight), *(None,) * 3,
         )  # fmt: skip
 
 
@@ -258,18 +256,17 @@ _SPARSE = "sparse: expected False where tensors are on a GPU, traced or transfor
 
 def _apply(
     x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any], sparse: bool,
-    checked: bool = False,
+    missed: Any = None, checked: bool = False,
 ) -> Tensor:  # fmt: skip
-    t, w = rows.read_as(thresholds, weights)
-    plain = eager(x, t, features, w)
+    plain = eager(x, thresholds, features, weights)
     if not plain and not checked:
         check(x=x, thresholds=thresholds, features=features, weights=weights)
         x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
-        return _apply(x, thresholds, features, weights, variant, sparse, checked=True)
-    same_dtype("x", x, "thresholds", t)
-    same_dtype("weights", w, "thresholds", t)
+        return _apply(x, thresholds, features, weights, variant, sparse, missed, True)
+    same_dtype("x", x, "thresholds", thresholds)
+    same_dtype("weights", weights, "thresholds", thresholds)
     if features.is_floating_point():
-        same_dtype("features", features, "thresholds", t)
+        same_dtype("features", features, "thresholds", thresholds)
     elif features.dtype != torch.int32 and variant["margin"] == "column":
         kind = str(features.dtype).removeprefix("torch.")
         raise TypeError(f"features: expected dtype int32, got {kind}; pass features.int()")
@@ -280,24 +277,38 @@ def _apply(
     if not plain:
         if sparse and learn and x.dtype not in HALF:  # which the operator refuses by name
             raise ValueError(_SPARSE)
+        if missed is not None:
+            missed.close()
         settings = _settings(x.ndim - 2, **variant)
-        route = learn
-        if transformed():  # which do not call `__torch_function__` of tables with missed steps
-            rows.settle(thresholds)
-            rows.settle(weights)
-            route = torch.is_grad_enabled()
+        route = torch.is_grad_enabled() if transformed() else learn
         return _forward_operator.results(x, thresholds, features, weights, *settings, route)[0]
     if not learn:
-        return torch.from_numpy(rows.forward(hinge.forward, x, thresholds, features, weights, variant))
-    # A forest that moves in the backward pass, and whose features do not.
-    forest = None if w is weights or features.is_floating_point() else rows.forest_of(thresholds, weights)
-    if forest is not None:
-        return forest.apply(x, thresholds, features, weights, variant)
-    return _Forest.apply(x, thresholds, features, weights, variant, sparse)
+        return torch.from_numpy(
+            rows.forward(hinge.forward, x, thresholds, features, weights, variant, missed)
+        )
+    return _Forest.apply(x, thresholds, features, weights, variant, sparse, missed)
 
 
 # Compilers have no sparse gradients: the graph breaks here, and with fullgraph=True that is an error.
 _apply_uncompiled = disable_compiler(_apply)
+
+
+def outputs(
+    x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, variant: dict[str, Any], sparse: bool,
+    missed: Any = None,
+) -> Tensor:  # fmt: skip
+    """Returns the result of `hinge_forest`, whose weights may have missed steps."""
+    if sparse is not True and sparse is not False:
+        raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
+    run = _apply_uncompiled if sparse and torch.compiler.is_compiling() else _apply
+    if variant["windows"] is None:
+        return run(x, thresholds, features, weights, variant, sparse, missed)
+    check(x=x)
+    n_axes = x.ndim - 2
+    _settings(n_axes, **variant)
+    y = run(x, thresholds, features, weights, variant, sparse, missed)
+    # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.
+    return y.permute(0, *range(1 + n_axes, y.ndim), *range(1, 1 + n_axes))
 
 
 def hinge_forest(
@@ -338,8 +349,6 @@ def hinge_forest(
     ------
     ValueError
         `sparse` for tensors that are not plain CPU tensors.
-    RuntimeError
-        A pass that `RowAdam.step_in_backward` does not support.
 
     Notes
     -----
@@ -373,15 +382,5 @@ def hinge_forest(
     >>> hforest.torch.hinge_forest(images, t, f, torch.tensor([[-1.0, 1.0]]), windows=windows).tolist()
     [[2.0, -1.0, 5.0]]
     """
-    if sparse is not True and sparse is not False:
-        raise TypeError(f"sparse: expected True or False, got {type(sparse).__name__}; pass one of them")
     variant = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
-    run = _apply_uncompiled if sparse and torch.compiler.is_compiling() else _apply
-    if windows is None:
-        return run(x, thresholds, features, weights, variant, sparse)
-    check(x=x)
-    n_axes = x.ndim - 2
-    _settings(n_axes, **variant)
-    y = run(x, thresholds, features, weights, variant, sparse)
-    # Positions are first in y: behind the outputs they are in the order of PyTorch's convolutions.
-    return y.permute(0, *range(1 + n_axes, y.ndim), *range(1, 1 + n_axes))
+    return outputs(x, thresholds, features, weights, variant, sparse)

@@ -1,17 +1,17 @@
-"""Adam for sparse gradients: a row of a leaf table takes its missed steps when it is next read."""
+"""Adam for sparse gradients: rows of leaf tables take the steps that they missed when they are next read."""
 
-import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .. import optim
 from . import rows as tables
 from .cuda import as_array, stream_of
-from .fused import FusedForest, settings_of
 from .rows import MOMENTS, Settings
 
 _REFUSED = ("amsgrad", "maximize")
@@ -29,13 +29,55 @@ def _by_memory(like: Tensor, *tensors: Tensor) -> list[Any]:
     return [as_array((t.permute(order) if not t.is_contiguous() else t).detach()) for t in tensors]
 
 
+def _settings_of(group: dict[str, Any]) -> Settings:
+    # lr, both betas, eps and weight decay of a parameter group.
+    betas = group["betas"]
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise TypeError(f"betas: expected two numbers, got {betas!r}; pass (beta1, beta2)")
+    if isinstance(group["lr"], Tensor):
+        raise TypeError("lr: expected a number, got a Tensor; pass lr.item()")
+    return group["lr"], betas[0], betas[1], group["eps"], group.get("weight_decay", 0.0)
+
+
+def _check_state(state: dict[str, Any], p: Tensor) -> None:
+    # Checks that the moments are those of a parameter of this shape, dtype and device.
+    for name in MOMENTS:
+        m = state[name]
+        if (m.shape, m.dtype, m.device) != (p.shape, p.dtype, p.device):
+            kind = TypeError if m.shape == p.shape else ValueError
+            raise kind(
+                f"params: expected {tuple(m.shape)} of {m.dtype} on {m.device} as at the last step, got "
+                f"{tuple(p.shape)} of {p.dtype} on {p.device}; create a new optimiser, or load the state of "
+                "this one with optimizer.load_state_dict(optimizer.state_dict()) after a cast"
+            )
+
+
+def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    # What another optimiser moves has no missed steps. One that has a RowAdam inside, as
+    # ZeroRedundancyOptimizer, sends parameters to other processes after each of its steps.
+    if isinstance(optimizer, RowAdam):
+        return
+    inside, missed = getattr(optimizer, "optim", None), tables.missed_steps()
+    if isinstance(inside, RowAdam):
+        inside._inside = True
+    elif missed:
+        for p in (p for group in optimizer.param_groups for p in group["params"] if p in missed):
+            missed[p].close()
+
+
+@cache
+def _watch() -> None:
+    register_optimizer_step_pre_hook(_before_step)
+
+
 class RowAdam(torch.optim.Optimizer):
     """Adam optimiser for networks with hinge forests: the steps of dense Adam at the cost of the rows
     reached.
 
-    A parameter with a sparse gradient (leaf weights with ``sparse=True``) is a table of rows. A step updates
-    the rows that have a gradient. The other rows take the steps that they missed when they are next read. All
-    other parameters take dense Adam steps.
+    A leaf table is the `weights` of a layer with ``sparse=True`` (`HingeForest`, `HingeConv1d` to
+    `HingeConv3d`), and its leaves are the rows. A step updates the rows that have a gradient. The other rows
+    take the steps that they missed when the layer next reads them. All other parameters take dense Adam
+    steps.
 
     Parameters
     ----------
@@ -57,14 +99,10 @@ class RowAdam(torch.optim.Optimizer):
     1). `hforest.optim.adam`, `adam_rows` and `adam_catch_up` compute them. Parameters whose `grad` is None
     take no step, as in `torch.optim.Adam`.
 
-    Every read of a table first takes missed steps. Functions and modules of `hforest.torch` and
-    `torch.nn.functional.embedding` take those of the rows that they read. All other functions of PyTorch,
-    copies, casts, slices, pickles and `state_dict` take those of all rows, which costs a few dense steps. The
-    parameter itself stores the state for this, so it may outlive the optimiser; its class is a subclass of
-    Parameter while it has missed steps. If another tensor, array or process shares a table's memory (a view,
-    a stored `state_dict`), every step updates all of its rows. Call `flush()` before memory is read without
-    PyTorch's Python functions: by TorchScript, by `torch.utils.dlpack.to_dlpack`, or by `torch.func.grad`,
-    `vjp` and `functionalize` with respect to a table.
+    A layer takes missed steps before it reads its table: `forward` those of the rows that the batch reads;
+    ``layer.weights``, `parameters()` also of an outer module, `state_dict`, copies, casts and pickles those
+    of all rows, which costs a few dense steps. A reference to the tensor that is kept outside of the layer
+    lags until then, or until `flush()`.
 
     After a change of a group's `lr`, `betas`, `eps` or `weight_decay` the next step flushes the group's
     tables with the old settings, so change them rarely. With `weight_decay` a change of `lr` also recomputes
@@ -76,13 +114,12 @@ class RowAdam(torch.optim.Optimizer):
     Examples
     --------
     >>> import torch, hforest.torch
-    >>> table = torch.nn.Parameter(torch.zeros(3, 4, 2))
-    >>> optimizer = hforest.torch.RowAdam([table], lr=0.5)
-    >>> rows = torch.tensor([[0, 2], [1, 3]])  # leaf 1 of tree 0, leaf 3 of tree 2
-    >>> table.grad = torch.sparse_coo_tensor(rows, torch.ones(2, 2), table.shape, check_invariants=True)
+    >>> layer = hforest.torch.HingeForest(4, n_trees=3, depth=2, scale=0.0, sparse=True)
+    >>> optimizer = hforest.torch.RowAdam(layer.parameters(), lr=0.5)
+    >>> layer(torch.ones(1, 4)).sum().backward()
     >>> optimizer.step()
-    >>> table[0, 1], table[1, 0]
-    (tensor([-0.5000, -0.5000], grad_fn=<SelectBackward0>), tensor([0., 0.], grad_fn=<SelectBackward0>))
+    >>> layer.weights.unique()
+    tensor([-0.5000,  0.0000], grad_fn=<Unique2Backward0>)
     """
 
     def __init__(
@@ -93,7 +130,9 @@ class RowAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        self._fused: list[tuple[Tensor, Tensor]] = []  # thresholds and weights that move in the backward pass
+        self._missed: dict[Tensor, tables.Missed] = {}
+        self._inside = False  # whether another optimiser calls `step`
+        _watch()
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -113,7 +152,7 @@ class RowAdam(torch.optim.Optimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         # Adam on no numbers raises what a step with these settings would raise.
-        lr, beta1, beta2, eps, weight_decay = settings_of(group)
+        lr, beta1, beta2, eps, weight_decay = _settings_of(group)
         for p in group["params"]:
             if p.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
@@ -149,30 +188,24 @@ class RowAdam(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        with torch.no_grad(), tables.UNWATCHED():
+        with torch.no_grad():
+            missed = tables.missed_steps()
             for group in self.param_groups:
-                settings = settings_of(group)
+                settings = _settings_of(group)
                 for p in group["params"]:
                     if p.grad is None or not p.numel():
                         continue
-                    pending = tables.missed(p)
-                    if pending is not None and pending.state is not self.state.get(p):
-                        self._part(p)  # steps of another optimiser, or of a state that has been replaced
-                    elif pending is not None and pending.forest is not None:
-                        raise ValueError(
-                            "grad: expected None for parameters that move in the backward pass, got a "
-                            "gradient from elsewhere; call step_in_backward(thresholds, weights, on=False)"
-                        )
                     if p.grad.layout not in (torch.strided, torch.sparse_coo):
                         raise TypeError(
                             f"grad: expected a dense or sparse COO tensor, got layout {p.grad.layout}; "
                             "convert it with grad.to_dense()"
                         )
+                    state, before, grad = self._state(p), missed.get(p), p.grad
+                    by_rows = grad.layout == torch.sparse_coo
+                    if before is not None and not (by_rows and before.state is state):
+                        before.close()  # of another optimiser or a former state, or before a dense step
                     with stream_of(p):
-                        if p.grad.layout == torch.strided:
-                            self._dense_step(p, p.grad, settings)
-                        else:
-                            self._row_step(p, p.grad, settings)
+                        (self._row_step if by_rows else self._dense_step)(p, grad, state, settings)
                     torch.autograd.graph.increment_version(p)
         return loss
 
@@ -182,12 +215,10 @@ class RowAdam(torch.optim.Optimizer):
             state["step"] = 0
             for name in MOMENTS:
                 state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
-        tables.fits(state, p)
+        _check_state(state, p)
         return state
 
-    def _dense_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
-        state = self._state(p)
-        tables.settle(p)
+    def _dense_step(self, p: Tensor, grad: Tensor, state: dict[str, Any], settings: Settings) -> None:
         lr, beta1, beta2, eps, weight_decay = settings
         if grad.stride() != p.stride():
             grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
@@ -196,147 +227,37 @@ class RowAdam(torch.optim.Optimizer):
         optim.adam(param, g, m, v, state["step"] + 1, lr, **constants)
         state["step"] += 1
 
-    def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
-        if not p.is_contiguous():
+    def _row_step(self, p: Tensor, grad: Tensor, state: dict[str, Any], settings: Settings) -> None:
+        missed = self._missed.get(p)
+        if missed is None or missed.closed:
+            missed = self._missed[p] = tables.attach(p, state, settings)
+        if grad.sparse_dim() != 2:
             raise ValueError(
-                f"params: expected a contiguous parameter for a sparse gradient, got strides {p.stride()}; "
-                "create it with .contiguous()"
+                "grad: expected a sparse gradient with the axes (tree, leaf), got sparse_dim() = "
+                f"{grad.sparse_dim()}; leave the gradient as the layer returns it"
             )
-        n_rows = math.prod(p.shape[: grad.sparse_dim()])
-        state = self._state(p)
-        pending = tables.missed(p) or tables.Missed(p, state, n_rows, settings)
-        if len(pending.last) != n_rows:
-            raise ValueError(
-                f"grad: expected a sparse gradient with {len(pending.last)} rows as in earlier steps, got "
-                f"{n_rows} rows; keep the number of sparse axes of the gradient"
-            )
-        rows, values = _rows_of(grad)
-        with tables.LOCK:
-            if pending.settings != settings:
-                pending.take()
-                pending.settings = settings
-            pending.step(as_array(rows), as_array(values))
-            if tables.may_miss(p) and tables.alone(pending.data):
-                tables.attach(p, pending)
-            else:
-                pending.take()
-                tables.release(p)
-
-    # ------------------------------------------------------------------------- missed steps
-
-    def take_missed_steps(self, table: Tensor, rows: Tensor | None = None) -> None:
-        """Takes the missed steps of rows of a table, in place.
-
-        Functions that read a table call it themselves: see the notes of `RowAdam`.
-
-        Parameters
-        ----------
-        table : Tensor
-            A parameter. Without a sparse gradient before, it has no missed steps.
-        rows : (n_rows,) Tensor of int64, optional
-            Rows of the flattened sparse axes of its gradient, ascending and unique; by default all.
-        """
-        pending = tables.missed(table)
-        if rows is None:
-            tables.settle(table)
-        elif pending is not None:
-            pending.take(as_array(rows.contiguous()))
-
-    def step_in_backward(self, thresholds: Tensor, weights: Tensor, *, on: bool = True) -> None:
-        """Makes the backward pass take a forest's steps, without storing its gradients.
-
-        From then on `loss.backward()` updates these thresholds and weights, whose `grad` stays None, by
-        `hforest.hinge.adam_forward` and `adam_backward`. `step` updates the other parameters.
-
-        Parameters
-        ----------
-        thresholds : (n_trees, n_vertices) Tensor
-        weights : (n_trees, n_leaves, *outputs) Tensor
-            Parameters of one `HingeForest`, or of a convolution, with ``margin="column"``, on the CPU,
-            contiguous, in one group of this optimiser.
-        on : bool
-            False restores gradients and updates by `step`.
-
-        Raises
-        ------
-        ValueError
-            Tensors that are not parameters of one group, are on a GPU, have taken different numbers of steps,
-            or are of a subclass of Parameter.
-
-        Notes
-        -----
-        For training loops with one forward and one backward pass per step. A second backward pass before the
-        next forward pass is an error; gradients cannot be accumulated, clipped or inspected. `aggregate` must
-        be "sum" or "mean". Up to rounding the result is that of `step`. Frozen parameters are not updated;
-        nor are those of a pass that does not require their gradients, such as `torch.autograd.grad(loss, x)`.
-        A pass that requires the gradient of only one of the two is an error, as is `torch.autograd.grad` with
-        respect to them. Updates end with the lifetime of this optimiser.
-
-        Examples
-        --------
-        >>> import torch, hforest.torch
-        >>> t = torch.nn.Parameter(torch.zeros(1, 1)); f = torch.zeros(1, 1, dtype=torch.int32)
-        >>> w = torch.nn.Parameter(torch.ones(1, 2))
-        >>> optimizer = hforest.torch.RowAdam([t, w], lr=0.5)
-        >>> optimizer.step_in_backward(t, w)
-        >>> hforest.torch.hinge_forest(torch.tensor([[2.0]]), t, f, w).sum().backward()
-        >>> optimizer.flush(); w.tolist(), w.grad
-        ([[1.0, 0.5]], None)
-        """
-        groups = [
-            g for p in (thresholds, weights) for g in self.param_groups if any(p is q for q in g["params"])
-        ]
-        if len(groups) != 2 or groups[0] is not groups[1]:
-            raise ValueError(
-                "thresholds: expected parameters in one group of this optimiser, got tensors of "
-                f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own "
-                "thresholds and weights"
-            )
-        pair = (thresholds, weights)
-        with tables.UNWATCHED():
-            if not all(tables.may_miss(p) and p.is_cpu and p.is_contiguous() for p in pair):
-                raise ValueError(
-                    "weights: expected contiguous parameters on the CPU, got other tensors; use step, "
-                    "which moves all parameters"
-                )
-            states = (self._state(thresholds), self._state(weights))
-            if on and states[0]["step"] != states[1]["step"]:
-                raise ValueError(
-                    f"thresholds: expected as many steps as the weights', {states[1]['step']}, got "
-                    f"{states[0]['step']}; call step_in_backward before the first step"
-                )
-            self._part(*pair)
-            if on:
-                FusedForest(self, settings_of(groups[0]), pair, states)
-                self._fused.append(pair)
-
-    def _part(self, *parameters: Tensor) -> None:
-        # Takes all missed steps, and leaves the parameters to `step`.
-        for p in parameters:
-            tables.settle(p)
-            tables.release(p)
-        self._fused = [pair for pair in self._fused if not any(p is q for p in pair for q in parameters)]
+        if missed.settings != settings:
+            missed.take()
+            missed.settings = settings
+        missed.step(*map(as_array, _rows_of(grad)))
+        if self._inside or p.is_shared():
+            missed.close()
 
     def flush(self) -> None:
         """Takes the missed steps of all rows of all tables.
 
-        Functions of PyTorch that read a table do so themselves; see the notes of `RowAdam`. Cost: a few dense
-        steps for rows with missed steps, one read of the table for the others.
+        For references to tables that are kept outside of their layers. Cost: a few dense steps for rows with
+        missed steps.
         """
-        for group in self.param_groups:
-            for p in group["params"]:
-                tables.settle(p)
+        for missed in self._missed.values():
+            missed.close()
+        self._missed = {}
 
     # -------------------------------------------------------------------------------- state
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()
-        return {**super().__getstate__(), "_fused": self._fused}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for pair in list(self._fused):
-            self.step_in_backward(*pair)
+        return {**super().__getstate__(), "_missed": {}, "_inside": self._inside}
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state with all missed steps taken; `torch.optim.Adam` can load it (with weight decay

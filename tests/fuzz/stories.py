@@ -101,8 +101,7 @@ def torch_lives(seed: int) -> None:
 def torch_forks(kind: str, seed: int) -> None:
     """A child that is forked while a thread reads a table with missed steps."""
     lives = importlib.import_module("test_torch_lives")
-    mode = lives.MODES[seed % 2]
-    net, optimizer, plain, adam = lives.trained(mode, last=seed % 9, kind=kind, seed=seed)
+    net, optimizer, plain, adam = lives.trained(last=seed % 9, kind=kind, seed=seed)
     x, end = lives.batch(net, seed)[0], threading.Event()
 
     def read() -> None:
