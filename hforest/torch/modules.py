@@ -29,8 +29,8 @@ from .operators import outputs
 from .rows import TableLayer
 
 _CALLS, _SAMPLES, _SHARE = 8, (32, 256), 0.04
-"""Call in training whose samples are looked at, least and greatest number of these, and the least share of the
-leaves that a tree's samples can reach."""
+"""Call in training whose samples are looked at, least and greatest number of these, and the least share of
+the leaves that a tree's samples can reach."""
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -105,7 +105,7 @@ class Forest(TableLayer):
         # Returns outputs with these parameters, by default with those of the module.
         if self._calls <= _CALLS and self.training and torch.is_grad_enabled() and not parameters:
             self._look(x, windows)
-        if (self.sparse or self.missed is not None) and torch.compiler.is_compiling():
+        if (self.sparse or self.missed is not None) and torch.compiler.is_dynamo_compiling():
             return _uncompiled(self, x, parameters, windows)
         missed = None if parameters else self.missed
         if missed is not None and (missed.closed or missed.table is not self.table):
