@@ -181,7 +181,7 @@ class _Step(torch.autograd.Function):
         route = hinge.Route(*map(array, hinge.Route._fields, route))
         if forest.moves([_asked_for(thresholds), _asked_for(weights)]):
             group = next(a for a in owner.param_groups if any(p is weights.variable for p in a["params"]))
-            x = np.empty_like(route.margin, shape=tuple(ctx.x_shape)) if x is None else x
+            x = np.empty_like(route.margin, shape=tuple(ctx.x_shape), order="C") if x is None else x
             grad_x = forest.move(settings_of(group), g, route, x, f, ctx.variant)
         else:
             w = forest.data[1].numpy()
