@@ -18,7 +18,7 @@ from test_hinge import (
 )
 
 from hforest import hinge
-from hforest.core import dispatch
+from hforest.core import dispatch, machine
 from hforest.hinge import Windows, gpu, shared
 
 pytestmark = pytest.mark.kernels
@@ -187,3 +187,57 @@ def test_gradients_have_the_bits_of_the_cpu(
     with dispatch.forced("cpu"):
         expected = everything(kind, margin, case, arrays, aggregate)
     assert_same_bits(everything(kind, margin, case, arrays, aggregate, fast_backend), expected)
+
+
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("margin", ["column", "projection"])
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+@pytest.mark.parametrize("path", machine.simd_paths())
+def test_memory_orders_of_routes(path, n_threads, kind, margin, simd, threads):
+    """Routes in C order, with the samples of each tree contiguous, of some samples, and in mixed orders."""
+    simd(path)
+    threads(n_threads)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1013, 5))
+    t, f, w = hinge.init(18, 4, 5, 3, kind=kind, dtype=x.dtype, rng=1)
+    f = f if margin == "column" else rng.normal(size=(*t.shape, 5))
+    words = {"kind": kind, "margin": margin, "aggregate": "sum"}
+    y, route = hinge.forward_with_route(x, t, f, w, **words)
+    assert all(a.T.flags.c_contiguous for a in route)
+    c_order = hinge.Route(*map(np.ascontiguousarray, route))
+    by_call = [np.zeros(route.leaf.shape, a.dtype) for a in route]
+    for a, b in zip(
+        hinge.traverse(x, t, f, kind=kind, margin=margin, out=hinge.Route(*by_call)), route, strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    some = slice(7, 961)
+    mixed = hinge.Route(route.leaf, c_order.margin, route.vertex)
+    for rows, routes in ((slice(None), (route, c_order, mixed)), (some, (route, c_order))):
+        want = None
+        for one in routes:
+            part = hinge.Route(*(a[rows] for a in one))
+            found = hinge.backward(y[rows].copy(), part, x[rows].copy(), t, f, w, **words)
+            outputs = hinge.leaf_outputs(part.leaf, part.margin, w, aggregate="sum")
+            np.testing.assert_array_equal(outputs, y[rows])
+            counts = hinge.leaf_counts(part.leaf, 16), hinge.leaf_rows(part.leaf, 16)
+            got = [a for a in (*found, *counts) if a is not None]
+            want = got if want is None else want
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_refused_orders_of_routes():
+    x = np.random.default_rng(0).normal(size=(9, 5))
+    t, f, _ = hinge.init(6, 3, 5, 2, dtype=x.dtype, rng=1)
+    route = hinge.traverse(x, t, f)
+    mixed = hinge.Route(route.leaf, route.margin.copy(order="C"), route.vertex)
+    with pytest.raises(ValueError, match="out: expected leaf, margin and vertex in one memory order"):
+        hinge.traverse(x, t, f, out=mixed)
+    with pytest.raises(ValueError, match=r"leaf: expected a C-contiguous array"):
+        hinge.leaf_counts(route.leaf[::2], 8)
+    with pytest.raises(ValueError, match=r"leaf: expected a C-contiguous array"):
+        hinge.leaf_counts(np.broadcast_to(route.leaf[:, :1], (9, 6)), 8)
+    leaf = route.leaf.copy(order="F")
+    leaf[5, 4] = 8
+    with pytest.raises(IndexError, match=r"got 8 at index \(5, 4\)"):
+        hinge.leaf_counts(leaf, 8)

@@ -19,6 +19,7 @@ import numpy as np
 from . import gpu, machine
 from .aliases import Array
 from .dispatch import array_module, is_cupy, on_current_device
+from .layout import first_bad, first_true, in_parts
 
 MAX_DEPTH = 30
 """Leaves and vertices are numbered in int32."""
@@ -128,8 +129,13 @@ def floating(name: str, a: Array) -> np.dtype:
     return dtype
 
 
-def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> None:
-    """Checks dtype, axes, sizes (new names are stored in `sizes`), C order and alignment of an array."""
+def array(
+    name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes, *, last_first: bool = False
+) -> None:
+    """Checks dtype, axes, sizes (new names are stored in `sizes`), C order and alignment of an array.
+
+    With `last_first` the elements at each index of the last axis of a NumPy array may be in C order instead.
+    """
     if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
         return
     if not isinstance(a, np.ndarray | np.generic) and not is_cupy(a):
@@ -160,7 +166,7 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
         remedy = f"pass {name}[None] for one sample" if one else "pass arrays whose sizes agree"
         raise ValueError(f"{name}: expected shape {_shape_text(axes, sizes)}, got {tuple(shape)}; {remedy}")
     flags = a.flags
-    if not flags.c_contiguous:
+    if not flags.c_contiguous and not (last_first and isinstance(a, np.ndarray) and in_parts(a)):
         raise ValueError(
             f"{name}: expected a C-contiguous array, got strides {a.strides} for shape {tuple(shape)}; "
             f"copy it with numpy.ascontiguousarray({name})"
@@ -207,11 +213,6 @@ DIVERGED = "training has diverged: go back to a checkpoint or lower the learning
 """Remedy for NaN in parameters."""
 
 
-def _first(holds: Array) -> int:
-    """Returns the place of the first element that is True, or -1."""
-    return int(holds.argmax()) if bool(holds.any()) else -1
-
-
 def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
     index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
     return index, a[index].item()
@@ -248,14 +249,7 @@ def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> N
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        if kind == gpu.STEP:  # as unsigned numbers, negative ones are the largest
-            unsigned = a.view(np.uint64)
-            first = -1 if int(unsigned.max(initial=0)) < stop else _first((unsigned >= stop).ravel())
-        else:
-            first = machine.first_outside(a, stop) if kind == gpu.INDEX else machine.first_nonfinite(a)
-        if first >= 0 and kind == gpu.NOT_NAN:
-            first = _first(np.isnan(a).ravel())
-        if first >= 0:
+        if (first := first_bad(a, kind, stop)) >= 0:
             fail(first)
         return
     pending = (a, kind, stop)
@@ -286,7 +280,7 @@ def finite_or_missing(name: str, a: Array) -> bool:
     for first in range(0, a.size, step):
         some = flat[first : first + step]
         if values_checked():
-            at = _first(xp.isinf(some))
+            at = first_true(xp.isinf(some))
             if at >= 0:
                 index, value = _where(a, first + at)
                 raise ValueError(

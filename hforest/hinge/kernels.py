@@ -82,7 +82,8 @@ def traverse(
     """Writes the leaf, the margin nearest to zero and its vertex (Lay et al. 2018, Alg. 3)."""
     places = None
     if windows is not None:
-        places, x, out = geometry("x", x.shape, windows), as_rows(x, windows), as_samples(out)
+        places, x = geometry("x", x.shape, windows), as_rows(x, windows)
+    out = as_samples(out)
     dispatch.backend(PACKAGE, x).traverse(kind, margin, x, thresholds, features, out, places)
 
 

@@ -26,7 +26,7 @@ from .shared import (
     results,
 )
 
-_ROUTE = ("leaf", "margin", "vertex")
+_ROUTE = Route._fields
 
 
 def traverse(

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check, dispatch
 from ..core.aliases import Array, IntArray
 from .kernels import touched_rows
-from .shared import PACKAGE
+from .shared import PACKAGE, owned_leaf
 
 
 def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
@@ -47,11 +47,11 @@ def _checked_leaf(leaf: IntArray, n_leaves: int) -> IntArray:
     """Returns a checked copy of leaves (`check.owned`); inside `unchecked()` the leaves themselves."""
     check.same_device(leaf=leaf)
     sizes: check.Sizes = {}
-    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes, last_first=True)
     check.at_least_one(sizes, "n_trees")
     check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
     if check.values_checked():
-        leaf = check.owned(leaf)
+        leaf = owned_leaf(leaf)
     check.indices("leaf", leaf, n_leaves, "n_leaves")
     return leaf
 
@@ -123,7 +123,7 @@ def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
     check.same_device(leaf=leaf, features=features)
     depth = check.tree_depth("features", features)
     sizes: check.Sizes = {"2**depth - 1": features.shape[1]}
-    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes)
+    check.array("leaf", leaf, check.INT32, ("n_samples", "n_trees"), sizes, last_first=True)
     check.array("features", features, check.INT32, ("n_trees", "2**depth - 1"), sizes)
     check.at_least_one(sizes, "n_trees")
     check.indices("leaf", leaf, 2**depth, "2**depth")

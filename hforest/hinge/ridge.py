@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .shared import PACKAGE, Gradients, Route, check_leaves
+from .shared import PACKAGE, Gradients, as_samples, check_leaves, owned_leaf
 
 MAX_ITERATIONS = 1000
 """Maximum number of steps of the solver; the default tolerance takes about twenty."""
@@ -34,13 +34,14 @@ class Design:
     def __init__(self, leaf: IntArray, margin: FloatArray, n_leaves: int) -> None:
         self.xp: ModuleType = dispatch.array_module(leaf)
         self._backend = dispatch.backend(PACKAGE, leaf)
-        self.size = abs(margin).astype(np.float64)
+        size = abs(margin).astype(np.float64)
         # Margins in units of the largest, so that no square overflows.
-        self.unit = float(self.size.max()) or 1.0
-        self.size /= self.unit
+        self.unit = float(size.max()) or 1.0
+        size /= self.unit
         # A backward pass also writes gradients with respect to x and thresholds: here one column and one
         # vertex.
-        self._route = Route(leaf, self.size, self.xp.zeros(leaf.shape, np.int32))
+        self._route = as_samples((leaf, size, self.xp.zeros_like(leaf)))
+        self.size: Array = self._route.margin
         self._features = self.xp.zeros((leaf.shape[1], 1), np.int32)
         self._n_leaves = n_leaves
 
@@ -203,7 +204,7 @@ def fit_weights(
     check.finite("margin", margin)
     n_leaves = check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
     if check.values_checked():
-        leaf = check.owned(leaf)
+        leaf = owned_leaf(leaf)
     check.indices("leaf", leaf, n_leaves, "n_leaves")
     l2, tolerance = check_ridge(l2, tolerance)
     y = supervised.as_given("y", y)

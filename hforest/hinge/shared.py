@@ -10,6 +10,7 @@ import numpy as np
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import numbers
+from ..core.layout import by_last_axis
 from ..core.windows import Geometry, Windows, check_images, geometry, positions
 from ..optim.tables import Tables
 from .margins import Margin, check_features
@@ -48,7 +49,11 @@ REDUCTIONS: dict[str | None, Reduction] = {
 
 
 class Route(NamedTuple):
-    """Routes of samples in trees; each array is (n_samples, n_trees), or (n_images, *out, n_trees)."""
+    """Routes of samples in trees; each array is (n_samples, n_trees), or (n_images, *out, n_trees).
+
+    The samples of a tree are contiguous in the arrays that functions on the CPU return. Functions that take a
+    route also take arrays in C order.
+    """
 
     leaf: IntArray
     """int32, the leaf."""
@@ -147,8 +152,8 @@ def check_leaves(
 ) -> np.dtype:
     """Checks leaves and margins of a route, and that no margin is NaN; returns the dtype of the margins."""
     dtype = check.floating("margin", margin)
-    check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes)
-    check.array("margin", margin, dtype, (*places, "n_trees"), sizes)
+    check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes, last_first=True)
+    check.array("margin", margin, dtype, (*places, "n_trees"), sizes, last_first=True)
     check.at_least_one(sizes, "n_trees")
     check.not_nan("margin", margin, remedy=OF_FORWARD)
     return dtype
@@ -159,9 +164,9 @@ def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
     leaf, margin, vertex = route
     axes: check.Axes = (*call.axes, "n_trees")
     sizes = call.sizes
-    check.array("route.leaf", leaf, check.INT32, axes, sizes)
-    check.array("route.margin", margin, dtype, axes, sizes)
-    check.array("route.vertex", vertex, check.INT32, axes, sizes)
+    check.array("route.leaf", leaf, check.INT32, axes, sizes, last_first=True)
+    check.array("route.margin", margin, dtype, axes, sizes, last_first=True)
+    check.array("route.vertex", vertex, check.INT32, axes, sizes, last_first=True)
     samples = as_samples(route)
     with check.together(samples.leaf):
         check.not_nan("route.margin", samples.margin, remedy=OF_FORWARD)
@@ -222,9 +227,15 @@ def results(
     labels = [f"out {name}" for name in names] if len(names) > 1 else ["out"]
     outputs = dict(zip(labels, arrays, strict=True))
     check.same_device(**inputs, **outputs)
+    fields = () if dispatch.runs_on_gpu(like) else Route._fields
     for (name, a), shape, dtype in zip(outputs.items(), shapes, dtypes, strict=True):
-        check.array(name, a, np.dtype(dtype), shape, {})
+        check.array(name, a, np.dtype(dtype), shape, {}, last_first=name[4:] in fields)
     check.outputs(outputs, inputs)
+    if names[-1] == Route._fields[-1] and not _in_one_order(arrays[-3:]):
+        raise ValueError(
+            f"out: expected leaf, margin and vertex in one memory order, got strides "
+            f"{[a.strides for a in arrays[-3:]]}; pass the route of an earlier call"
+        )
     return arrays
 
 
@@ -261,9 +272,15 @@ class AdamState(NamedTuple):
 
 
 def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:
-    """Returns new arrays of a route on the device of `like`."""
+    """Returns new arrays of a route on the device of `like`.
+
+    On the CPU the samples of a tree are contiguous.
+    """
     empty = dispatch.empty(like)
-    return Route(empty(shape, check.INT32), empty(shape, dtype), empty(shape, check.INT32))
+    dtypes = check.INT32, dtype, check.INT32
+    if dispatch.runs_on_gpu(like):
+        return Route(*(empty(shape, t) for t in dtypes))
+    return Route(*(empty((shape[-1], *shape[:-1]), t).transpose(*range(1, len(shape)), 0) for t in dtypes))
 
 
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
@@ -276,13 +293,32 @@ def as_rows(x: FloatArray, windows: Windows | None) -> FloatArray:
     return x if windows is None else x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
+def _in_one_order(arrays: Any) -> bool:
+    # Returns whether all arrays of a route are in C order, or all have the same steps in elements.
+    c_order = [a.flags.c_contiguous for a in arrays]
+    steps = {tuple(s // a.itemsize for s in a.strides) for a in arrays}
+    return all(c_order) or (len(steps) == 1 and not any(c_order))
+
+
+def owned_leaf(leaf: IntArray) -> IntArray:
+    """Returns a read-only copy of leaves (n_samples, n_trees), by `check.owned`, in their memory order."""
+    return check.owned(leaf) if leaf.flags.c_contiguous else check.owned(leaf.T).T
+
+
 def as_samples(route: Any) -> Route:
-    """Returns a route with images and positions as one axis of samples."""
-    leaf, margin, vertex = route
-    if leaf.ndim == 2:
-        return route if type(route) is Route else Route(leaf, margin, vertex)
-    shape = math.prod(leaf.shape[:-1]), leaf.shape[-1]
-    return Route(leaf.reshape(shape), margin.reshape(shape), vertex.reshape(shape))
+    """Returns a route with images and positions as one axis of samples, and its arrays in one memory order.
+
+    That of a GPU is C order.
+    """
+    c_order = [a.flags.c_contiguous for a in route]
+    as_is = all(c_order) or (_in_one_order(route) and not dispatch.runs_on_gpu(route[0]))
+    arrays = tuple(route) if as_is else tuple(map(np.ascontiguousarray, route))
+    if arrays[0].ndim == 2:
+        return route if type(route) is Route and arrays[0] is route[0] else Route(*arrays)
+    shape = math.prod(arrays[0].shape[:-1]), arrays[0].shape[-1]
+    if arrays[0].flags.c_contiguous:
+        return Route(*(a.reshape(shape) for a in arrays))
+    return Route(*(by_last_axis(a).reshape(shape[::-1]).T for a in arrays))
 
 
 def forward_in_chunks(

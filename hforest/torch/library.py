@@ -21,6 +21,8 @@ LIBRARY = torch.library.Library("hforest", "DEF")
 """Holds every operator `torch.ops.hforest.*` as long as the process runs."""
 
 HALF = (torch.float16, torch.bfloat16)
+_ROUTE = ("leaf", "margin", "margins", "vertex")
+"""Names of the arrays of a route, in which the samples of a tree may be contiguous."""
 _QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 _NO_ARRAY, _DENSE = {*HALF, *_QUANTISED}, torch.strided
 AUTOCAST = ("cpu", "cuda")
@@ -234,14 +236,18 @@ def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def array(name: str, t: Tensor) -> np.ndarray:
-    """Returns a CPU tensor as a C-contiguous array, with a copy only if it is not contiguous."""
+    """Returns a CPU tensor as a C-contiguous array, with a copy only if it is not contiguous.
+
+    In the arrays of a route the samples of a tree may be contiguous.
+    """
     if t.dtype in HALF:
         raise TypeError(
             f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
             "a layer with layer.float(), or run inside torch.autocast"
         )
     try:
-        return cuda.host_array(t.contiguous())
+        kept = name in _ROUTE and t.movedim(-1, 0).is_contiguous()
+        return cuda.host_array(t if kept else t.contiguous())
     except (TypeError, RuntimeError, BufferError) as error:
         raise TypeError(
             f"{name}: expected a dense tensor of a NumPy dtype, got {_dtype(t)} with layout {t.layout} "

@@ -68,18 +68,19 @@ def gradients(
     With `trusted`, arrays that a checked forward pass read or returned are not checked again.
     """
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
-    grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
+    grad_x, thresholds, run = np.empty_like(like, shape=x_shape, order="C"), None, cast(Any, hinge.kernels)
     if trusted:
         margin, windows = variant["margin"], variant["windows"]
         hinge.kernels.check_changed(grad_y, weights.dtype, features, x_shape, margin=margin, windows=windows)
     else:  # the gradient reads no value of thresholds, nor of an x that is None
-        thresholds, run = np.empty_like(like, shape=vertices), hinge
-        x = np.empty_like(like, shape=x_shape) if x is None else x
+        thresholds, run = np.empty_like(like, shape=vertices, order="C"), hinge
+        x = np.empty_like(like, shape=x_shape, order="C") if x is None else x
     arguments = grad_y, route, x, thresholds, features, weights
     if sparse:
         return run.backward_sparse(*arguments, **variant, out=grad_x)
     learned = np.empty_like(features) if features.dtype == like.dtype else None
-    grads = hinge.Gradients(grad_x, np.empty_like(like, shape=vertices), learned, np.empty_like(weights))
+    by_threshold = np.empty_like(like, shape=vertices, order="C")
+    grads = hinge.Gradients(grad_x, by_threshold, learned, np.empty_like(weights))
     run.backward(*arguments, **variant, out=grads)
     return grads
 
@@ -87,29 +88,39 @@ def gradients(
 # ------------------------------------------------------------------------------------------- the operator
 
 
+def _shapes(x: Any, weights: Any, windows: Any, aggregate: Any, route: bool) -> tuple[Any, Any]:
+    # Returns the shapes of y and of the arrays of the route; wrong ones for arguments that checks refuse.
+    axes = () if windows is None else zip(x.shape[2:], *np.reshape(windows, (4, -1)).tolist(), strict=False)
+    sizes = ((size + 2 * p - d * (k - 1) - 1) // max(s, 1) + 1 for size, k, s, p, d in axes)
+    places, trees, outputs = (*x.shape[:1], *sizes), weights.shape[:1], weights.shape[2:]
+    of_route = (*places, *trees)
+    return (*(places if aggregate else of_route), *outputs), of_route if route else (0, 0)
+
+
 def _forward_kernel(
     x: Any, thresholds: Any, features: Any, weights: Any, kind: Kind, margin: MarginName,
     windows: list[int] | None, aggregate: Aggregate, route: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     arguments, variant = (x, thresholds, features, weights), _variant(kind, margin, windows, aggregate)
-    if route:
-        y, route_arrays = hinge.forward_with_route(*arguments, **variant)
-        return y, *route_arrays
-    # Three arrays without elements, as no two results may share memory.
-    return hinge.forward(*arguments, **variant), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
+    of_y, of_route = _shapes(x, weights, windows, aggregate, route)
+    # Compiled programs expect results in C order, and no two results may share memory.
+    leaf, vertex = (np.empty_like(x, np.int32, order="C", shape=of_route) for _ in range(2))
+    arrays = hinge.Route(leaf, np.empty_like(x, order="C", shape=of_route), vertex)
+    if not route:
+        return hinge.forward(*arguments, **variant), *arrays
+    y, _ = hinge.forward_with_route(
+        *arguments, **variant, out=(np.empty_like(x, order="C", shape=of_y), arrays)
+    )
+    return y, *arrays
 
 
 def _forward_fake(
     x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, kind: str, margin: str, windows: Any,
     aggregate: Any, route: bool,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    axes = () if windows is None else zip(x.shape[2:], *np.reshape(windows, (4, -1)).tolist(), strict=True)
-    places = (x.shape[0], *((size + 2 * p - d * (k - 1) - 1) // s + 1 for size, k, s, p, d in axes))
-    n_trees, _, *outputs = weights.shape
-    y = x.new_empty((*places, *outputs) if aggregate else (*places, n_trees, *outputs))
-    shape = (*places, n_trees) if route else (0, 0)
-    leaf, vertex = (x.new_empty(shape, dtype=torch.int32) for _ in range(2))
-    return y, leaf, x.new_empty(shape), vertex
+    of_y, of_route = _shapes(x, weights, windows, aggregate, route)
+    leaf, vertex = (x.new_empty(of_route, dtype=torch.int32) for _ in range(2))
+    return x.new_empty(of_y), leaf, x.new_empty(of_route), vertex
 
 
 def _backward_kernel(

@@ -24,7 +24,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_units, hf_watch, raise_interrupt, start_watch,
 )
 from hforest.hinge.cpu.gradients cimport Gradients, run_backward
-from hforest.hinge.cpu.forest cimport GROUP, forest_of, hf_fetch, route_of, start_of, threads_for
+from hforest.hinge.cpu.forest cimport GROUP, forest_of, route_of, start_of, threads_for
 from hforest.hinge.cpu.leaf_sums cimport Known, sum_leaves
 from hforest.hinge.cpu.margin_gradients cimport MarginGradients, run_margin_backward
 from hforest.hinge.cpu.margin_routes cimport MarginCall, margin_call, route_margin
@@ -42,7 +42,7 @@ cdef enum:
     BYTE_SLOTS = 2048     # slots up to which one byte marks each: L1 holds the marks of a group
     BYTES_EACH = 2        # bytes of marks per sample at most: more cost more to scan than to set
     SLOTS_EACH = 4096     # slots per sample at most: a scan of more takes longer than sorting the samples
-    AHEAD = 32            # samples between the prefetch of their indices and their use
+    TOGETHER = 128        # samples whose indices in a group of trees are read together: fits in L1
 
 PAIRS = 1 << 20
 """(sample, tree) pairs that are routed before their leaves are summed; bounds the workspace."""
@@ -90,7 +90,7 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
     a.n_samples, a.divisor, a.summed = leaf.shape[0], divisor, y.ndim == 2
     a.forest.n_trees, a.forest.n_leaves, a.forest.n_outputs = weights.shape
     a.forest.weights = start_of(weights)
-    a.leaf, a.margin, a.y = <int32_t*> start_of(leaf), start_of(margin), start_of(y)
+    a.route, a.y = route_of((leaf, margin, None)), start_of(y)
     if y.itemsize == 4:
         sum_leaves[float](a, NULL)
     else:
@@ -176,26 +176,28 @@ cdef Py_ssize_t _list_bits(
 
 
 cdef void _touched_group(
-    const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, bint by_bytes, unsigned char* seen,
+    const int32_t[:, :] index, Py_ssize_t n_slots, Py_ssize_t first, bint by_bytes, unsigned char* seen,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
     # Writes the rows of tree m from m * capacity on, and their number to start[m + 1].
     cdef Py_ssize_t n_words = (n_slots + 63) // 64, n_samples = index.shape[0], n_trees = index.shape[1], s, j
+    cdef Py_ssize_t start_s = 0, stop, slot
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first), capacity = rows.shape[0] // n_trees
     cdef uint64_t* bits = <uint64_t*> seen
-    cdef const int32_t* value
     memset(seen, 0, count * (n_slots if by_bytes else n_words * 8))
-    for s in range(n_samples):
-        value = &index[s, first]
-        if s + AHEAD < n_samples:
-            hf_fetch(value + AHEAD * n_trees, count * sizeof(int32_t))
-        # Stores of bytes are independent; setting a bit waits for the previous store to the same word.
-        if by_bytes:
-            for j in range(count):
-                seen[j * n_slots + value[j]] = 1
-        else:
-            for j in range(count):
-                bits[j * n_words + (value[j] >> 6)] |= (<uint64_t> 1) << (value[j] & 63)
+    while start_s < n_samples:
+        # Few samples at a time: their cache lines stay in L1 while the trees of the group read them.
+        stop = min(start_s + TOGETHER, n_samples)
+        for j in range(count):
+            # Stores of bytes are independent; setting a bit waits for the previous store to the same word.
+            if by_bytes:
+                for s in range(start_s, stop):
+                    seen[j * n_slots + index[s, first + j]] = 1
+            else:
+                for s in range(start_s, stop):
+                    slot = index[s, first + j]
+                    bits[j * n_words + (slot >> 6)] |= (<uint64_t> 1) << (slot & 63)
+        start_s = stop
     for j in range(first, first + count):
         if by_bytes:
             start[j + 1] = _list_bytes(
@@ -206,7 +208,7 @@ cdef void _touched_group(
 
 
 cdef void _touched(
-    const int32_t[:, ::1] index, Py_ssize_t n_slots, bint by_bytes, unsigned char[:, ::1] seen,
+    const int32_t[:, :] index, Py_ssize_t n_slots, bint by_bytes, unsigned char[:, ::1] seen,
     int64_t[::1] start, int64_t[::1] rows, hf_watch* watch,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = index.shape[1], capacity = rows.shape[0] // n_trees, group, m
@@ -247,13 +249,13 @@ def touched(index, n_slots, start, rows):
     raise_interrupt(&watch)
 
 
-cdef void _count_tree(const int32_t[:, ::1] leaf, Py_ssize_t m, int64_t[:, ::1] counts) noexcept nogil:
+cdef void _count_tree(const int32_t[:, :] leaf, Py_ssize_t m, int64_t[:, ::1] counts) noexcept nogil:
     cdef Py_ssize_t n
     for n in range(leaf.shape[0]):
         counts[m, leaf[n, m]] += 1
 
 
-cdef void _count(const int32_t[:, ::1] leaf, int64_t[:, ::1] counts, hf_watch* watch) noexcept nogil:
+cdef void _count(const int32_t[:, :] leaf, int64_t[:, ::1] counts, hf_watch* watch) noexcept nogil:
     cdef Py_ssize_t m
     cdef int threads = threads_for(leaf.shape[0] * leaf.shape[1])
     for m in prange(hf_units(watch, leaf.shape[1], threads), schedule="dynamic", num_threads=threads):

@@ -39,11 +39,13 @@ cdef struct Forest:
     void* weights         # (n_trees, n_leaves, n_outputs) real, or NULL
 
 
-# Routes of samples: element (n, m) of each array belongs to sample n and tree m.
+# Routes of samples: element n * sample_step + m * tree_step of each array belongs to sample n and tree m. One
+# of the steps is 1. The samples of a tree are contiguous if sample_step is 1.
 cdef struct Route:
     int32_t* leaf         # (n_samples, n_trees), or NULL if no route is requested
     void* margin          # (n_samples, n_trees) real
     int32_t* vertex       # (n_samples, n_trees)
+    Py_ssize_t sample_step, tree_step
 
 
 cdef inline int threads_for(Py_ssize_t n_pairs) noexcept nogil:
@@ -81,11 +83,15 @@ cdef inline Forest forest_of(bint fern, thresholds, features, weights):
 
 
 cdef inline Route route_of(route):
-    """Returns the struct of a tuple (leaf, margin, vertex) of arrays; all NULL for None."""
+    """Returns the struct of a tuple (leaf, margin, vertex) of arrays in one order; all NULL for None."""
     cdef Route rows
     leaf, margin, vertex = (None, None, None) if route is None else route
     rows.leaf, rows.vertex = <int32_t*> start_of(leaf), <int32_t*> start_of(vertex)
     rows.margin = start_of(margin)
+    rows.sample_step, rows.tree_step = 0, 0
+    if leaf is not None:
+        rows.sample_step = leaf.strides[0] // sizeof(int32_t)
+        rows.tree_step = leaf.strides[1] // sizeof(int32_t)
     return rows
 
 

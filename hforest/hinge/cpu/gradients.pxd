@@ -25,7 +25,7 @@ cdef struct Gradients:
     const int64_t* leaf_start    # IN (n_trees + 1,)
     const int64_t* leaf_rows     # IN (n_rows,), tree * n_leaves + leaf
 
-# Routes of n samples in a group of trees, transposed: each array is (GROUP, step).
+# Routes of n samples in a group of trees, the samples of a tree contiguous: each array is (GROUP, step).
 cdef struct Columns:
     int32_t* leaf
     void* margin          # real
@@ -45,9 +45,9 @@ cdef extern from "hinge/cpu/visits.h" nogil:
         const void* next_rows[3]
         int n_next
 
-cdef void load_columns(
-    int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
-    const Columns* columns, const real* tag) noexcept nogil
+cdef Columns load_columns(
+    int path, const Route* route, Py_ssize_t count, Py_ssize_t first, Py_ssize_t start, Py_ssize_t n,
+    const Columns* workspace, const real* tag) noexcept nogil
 cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogil
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil
 cdef void take_row(int path, double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
@@ -57,7 +57,8 @@ cdef int run_slopes(Gradients a, const real* tag) except -1
 cdef int run_backward(Gradients a, const real* tag) except -1
 
 
-cdef inline Py_ssize_t column_step(Py_ssize_t n) noexcept nogil:
-    # Returns the elements between columns of n samples. The padding of a cache line keeps a power-of-two n
-    # from mapping all sixteen columns, which are written together, to one set of L1.
-    return (n + 15) // 16 * 16 + 16
+cdef inline Py_ssize_t column_step(const Route* route, Py_ssize_t n) noexcept nogil:
+    # Returns the elements between columns of n samples in a workspace; 0 if the route itself has columns. The
+    # padding of a cache line keeps a power-of-two n from mapping all sixteen columns, which are written
+    # together, to one set of L1.
+    return 0 if route.sample_step == 1 else (n + 15) // 16 * 16 + 16

@@ -40,7 +40,7 @@ cdef enum:
 # sums; with several stretches, each tree of a group has its own sums.
 cdef struct Plan:
     int path, threads, workers
-    Py_ssize_t group, stretch, n_sets, n_sums, bytes
+    Py_ssize_t group, stretch, step, n_sets, n_sums, bytes
     hf_watch* watch
 
 
@@ -51,14 +51,24 @@ cdef struct Workspace:
     unsigned char* seen   # (n_leaves,)
 
 
-cdef void load_columns(
-    int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
-    const Columns* columns, const real* tag,
+cdef Columns load_columns(
+    int path, const Route* route, Py_ssize_t count, Py_ssize_t first, Py_ssize_t start, Py_ssize_t n,
+    const Columns* workspace, const real* tag,
 ) noexcept nogil:
-    """Writes the routes of n samples in `count` trees to columns; element `at` of the rows is the first."""
-    transpose(path, rows.leaf + at, n_trees, n, count, columns.leaf, columns.step)
-    transpose(path, rows.vertex + at, n_trees, n, count, columns.vertex, columns.step)
-    transpose(path, <const real*> rows.margin + at, n_trees, n, count, <real*> columns.margin, columns.step)
+    """Returns the routes of n samples from `start` on in `count` trees from `first` on.
+
+    They are in the route itself if the samples of a tree are contiguous there, else in the workspace.
+    """
+    cdef Columns columns = workspace[0]
+    cdef Py_ssize_t at = start * route.sample_step + first * route.tree_step, step = route.sample_step
+    if step == 1:
+        columns.leaf, columns.vertex, columns.step = route.leaf + at, route.vertex + at, route.tree_step
+        columns.margin = <real*> route.margin + at
+        return columns
+    transpose(path, route.leaf + at, step, n, count, columns.leaf, columns.step)
+    transpose(path, route.vertex + at, step, n, count, columns.vertex, columns.step)
+    transpose(path, <const real*> route.margin + at, step, n, count, <real*> columns.margin, columns.step)
+    return columns
 
 
 cdef inline double _signed(double s, double r) noexcept nogil:
@@ -216,7 +226,8 @@ cdef void _run_group(
 ) noexcept nogil:
     # Writes the gradients of the parameters of a group of trees, and their slopes (n_trees, n_samples).
     cdef Py_ssize_t n_samples = a.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
-    cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m, step = w.columns.step
+    cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m
+    cdef Columns columns
     cdef double* sums
     cdef int64_t n_steps = 0
     cdef hf_visits visits
@@ -224,31 +235,32 @@ cdef void _run_group(
     visits.step = n_outputs if a.shared else n_trees * n_outputs
     while start < n_samples:
         n = min(plan.stretch, n_samples - start)
-        load_columns(plan.path, &a.route, n_trees, count, start * n_trees + first, n, &w.columns, slopes)
+        columns = load_columns(plan.path, &a.route, count, first, start, n, &w.columns, slopes)
         visits.n = n
         for j in range(count):
             if hf_stopped_after(plan.watch, &n_steps, n * (n_outputs // 4 + 1)):
                 return
             m = first + j
             sums = w.sums + (j if plan.n_sets > 1 else 0) * plan.n_sums
-            visits.leaf, visits.margin = w.columns.leaf + j * step, <real*> w.columns.margin + j * step
+            visits.leaf = columns.leaf + j * columns.step
+            visits.margin = <const real*> columns.margin + j * columns.step
             visits.grad_y = <const real*> a.grad_y + start * visits.step + (0 if a.shared else m * n_outputs)
             visits.weights = <const real*> a.forest.weights + m * a.forest.n_leaves * n_outputs
             visits.total = sums
             # Rows of the next tree are prefetched only if the samples read less than all of them.
             visits.next_leaf = NULL
             if j + 1 < count and n < a.forest.n_leaves:
-                visits.next_leaf = visits.leaf + step
+                visits.next_leaf = visits.leaf + columns.step
                 visits.next_rows[0] = <const real*> visits.weights + a.forest.n_leaves * n_outputs
             visit_samples(plan.path, &visits, slopes + m * n_samples + start)
             add_slopes(
-                w.columns.vertex + j * step, slopes + m * n_samples + start, n,
+                columns.vertex + j * columns.step, slopes + m * n_samples + start, n,
                 sums + a.forest.n_leaves * n_outputs,
             )
             if start + n == n_samples:
                 # After several stretches there are more samples than leaves: columns need not hold them all.
                 _take_tree(
-                    a, m, w, sums, visits.leaf, w.columns.vertex + j * step, n, <real*> a.grad_weights,
+                    a, m, w, sums, visits.leaf, columns.vertex + j * columns.step, n, <real*> a.grad_weights,
                     plan.path,
                 )
         start += n
@@ -259,13 +271,15 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_vertices = a.forest.n_vertices, n, m
     cdef const real* slope = <const real*> a.slope
     cdef const int32_t* features = a.forest.features
+    cdef const int32_t* vertex = a.route.vertex
+    cdef Py_ssize_t sample_step = a.route.sample_step, tree_step = a.route.tree_step
     cdef uint32_t f
     memset(grad_x + first * a.n_features, 0, (last - first) * a.n_features * sizeof(real))
     for m in range(n_trees):
         if m + AHEAD < n_trees:
             hf_fetch(slope + AHEAD * a.n_samples + first, (last - first) * sizeof(real))
         for n in range(first, last):
-            f = bounded(features[a.route.vertex[n * n_trees + m]], a.n_features)
+            f = bounded(features[vertex[n * sample_step + m * tree_step]], a.n_features)
             grad_x[n * a.n_features + f] += slope[n]
         slope += a.n_samples
         features += n_vertices
@@ -304,18 +318,19 @@ cdef Plan _plan(const Gradients* a) noexcept nogil:
     if plan.stretch >= a.n_samples or plan.n_sums > MAX_SUMS:
         plan.stretch = a.n_samples
     plan.n_sets = GROUP if plan.stretch < a.n_samples else 1
+    plan.step = column_step(&a.route, plan.stretch)
     plan.bytes = (
         aligned(plan.n_sets * plan.n_sums * 8) + aligned(n_leaves)
-        + 2 * aligned(GROUP * column_step(plan.stretch) * 4) + aligned(GROUP * column_step(plan.stretch) * 8)
+        + 2 * aligned(GROUP * plan.step * 4) + aligned(GROUP * plan.step * 8)
     )
     return plan
 
 
 cdef Workspace _workspace(const Plan* plan, Py_ssize_t n_leaves, unsigned char* start) noexcept nogil:
     cdef Workspace w
-    cdef Py_ssize_t size = aligned(GROUP * column_step(plan.stretch) * 4)
+    cdef Py_ssize_t size = aligned(GROUP * plan.step * 4)
     cdef Py_ssize_t n_sums = aligned(plan.n_sets * plan.n_sums * 8)
-    w.columns.step = column_step(plan.stretch)
+    w.columns.step = plan.step
     w.sums, w.seen = <double*> start, start + n_sums
     start += n_sums + aligned(n_leaves)
     w.columns.leaf, w.columns.vertex = <int32_t*> start, <int32_t*> (start + size)
@@ -361,6 +376,7 @@ cdef int run_backward(Gradients a, const real* tag) except -1:
         slopes.n_trees, slopes.n_vertices = a.forest.n_trees, a.forest.n_vertices
         slopes.n_samples, slopes.slope = a.n_samples, a.slope
         slopes.features, slopes.vertex = a.forest.features, a.route.vertex
+        slopes.sample_step, slopes.tree_step = a.route.sample_step, a.route.tree_step
         image_gradients(&a.windows, &slopes, <real*> a.grad_x, simd_path(), threads, &watch)
     else:
         with nogil:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t
 
-from hforest.hinge.cpu.forest cimport Forest, real
+from hforest.hinge.cpu.forest cimport Forest, Route, real
 
 
 # Routes of n samples in adjacent trees. That of sample s in tree j is at s * sample_step + j * tree_step.
@@ -16,8 +16,7 @@ cdef struct Known:
     Py_ssize_t n_samples
     bint summed
     double divisor
-    int32_t* leaf         # IN (n_samples, n_trees)
-    void* margin          # IN (n_samples, n_trees) real
+    Route route           # IN; the vertices are not read
     void* y               # OUT (n_samples, n_outputs) real if summed, else (n_samples, n_trees, n_outputs)
 
 cdef void add_outputs(

@@ -14,6 +14,7 @@ from hforest.hinge.cpu.forest cimport Forest, hf_fetch, real, samples_each, thre
 
 cdef enum:
     TOGETHER = 4          # samples summed together, where each leaf read is a random memory access
+    BLOCK = 256           # samples summed together if those of a tree are contiguous
     PAIRS_AHEAD = 32      # (sample, tree) pairs between the prefetch of a leaf and its use
 
 
@@ -84,16 +85,22 @@ cdef void divide_sums(const double* total, Py_ssize_t n, double divisor, real* y
         y[i] = <real> (total[i] / divisor)
 
 
+cdef inline Py_ssize_t _together(const Known* a) noexcept nogil:
+    # Returns the number of samples that are summed together.
+    return BLOCK if a.route.sample_step == 1 else TOGETHER
+
+
 cdef void _few_samples(
     const Known* a, Py_ssize_t first, Py_ssize_t last, double* total, real* y,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
     cdef const real* weights = <const real*> a.forest.weights
     cdef Group group
-    group.n_trees, group.sample_step, group.tree_step = n_trees, n_trees, 1
+    cdef Py_ssize_t step = a.route.sample_step, together = _together(a)
+    group.n_trees, group.sample_step, group.tree_step = n_trees, step, a.route.tree_step
     while first < last:
-        group.n = min(<Py_ssize_t> TOGETHER, last - first)
-        group.leaf, group.margin = a.leaf + first * n_trees, <real*> a.margin + first * n_trees
+        group.n = min(together, last - first)
+        group.leaf, group.margin = a.route.leaf + first * step, <real*> a.route.margin + first * step
         if a.summed:
             memset(total, 0, group.n * n_outputs * sizeof(double))
             add_outputs(&a.forest, &group, weights, total)
@@ -109,12 +116,13 @@ cdef int sum_leaves(Known a, const real* tag) except -1:
     """Writes the outputs of known routes: per tree, or their sum over the trees divided by a.divisor."""
     cdef hf_watch watch
     cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
-    cdef Py_ssize_t step = samples_each(a.n_samples, threads, TOGETHER), unit, n_units
+    cdef Py_ssize_t together = _together(&a), unit, n_units
+    cdef Py_ssize_t step = samples_each(a.n_samples, threads, together)
     cdef double[:, ::1] total
     if a.n_samples == 0:
         return 0
     # One row per thread, padded so that threads do not share cache lines.
-    total = np.empty((threads, TOGETHER * a.forest.n_outputs + 16 if a.summed else 1))
+    total = np.empty((threads, together * a.forest.n_outputs + 16 if a.summed else 1))
     start_watch(&watch)
     n_units = hf_units(&watch, (a.n_samples + step - 1) // step, threads)
     for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):

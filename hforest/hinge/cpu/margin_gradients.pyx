@@ -46,18 +46,18 @@ cdef Workspace _workspace(const MarginGradients* a, unsigned char* start) noexce
 
 cdef void _sort_samples(const MarginGradients* a, Py_ssize_t m, const Workspace* w) noexcept nogil:
     """Writes the samples to `order`, sorted by their vertex in tree m; those of vertex v end at stop[v]."""
-    cdef Py_ssize_t n_trees = a.base.forest.n_trees, n
-    cdef const int32_t* vertex = a.base.route.vertex + m
+    cdef Py_ssize_t step = a.base.route.sample_step, n
+    cdef const int32_t* vertex = a.base.route.vertex + m * a.base.route.tree_step
     cdef int64_t count, place = 0, i
     for n in range(a.base.n_samples):
-        w.stop[vertex[n * n_trees]] += 1
+        w.stop[vertex[n * step]] += 1
     for i in range(_first_row(a, m), _first_row(a, m + 1)):
         count = w.stop[_vertex_of(a, m, i)]
         w.stop[_vertex_of(a, m, i)] = place
         place += count
     for n in range(a.base.n_samples):
-        w.order[w.stop[vertex[n * n_trees]]] = n
-        w.stop[vertex[n * n_trees]] += 1
+        w.order[w.stop[vertex[n * step]]] = n
+        w.stop[vertex[n * step]] += 1
 
 
 cdef inline int64_t _first_row(const MarginGradients* a, Py_ssize_t m) noexcept nogil:
@@ -141,7 +141,8 @@ cdef void _pull_sample(const MarginGradients* a, Py_ssize_t n, const real* sampl
     """Writes grad (n_columns,): the sum of slope dr/dx of sample n, in the order of the trees."""
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, m = 0
     cdef const real* slope = <const real*> a.base.slope + n
-    cdef const int32_t* vertex = a.base.route.vertex + n * n_trees
+    cdef const int32_t* vertex = a.base.route.vertex + n * a.base.route.sample_step
+    cdef Py_ssize_t step = a.base.route.tree_step
     cdef const void* rows[TOGETHER]
     cdef double scale[TOGETHER]
     cdef int count, j
@@ -149,7 +150,7 @@ cdef void _pull_sample(const MarginGradients* a, Py_ssize_t n, const real* sampl
     while m < n_trees:
         count = <int> min(<Py_ssize_t> TOGETHER, n_trees - m)
         for j in range(count):
-            rows[j] = a.features + ((m + j) * a.base.forest.n_vertices + vertex[m + j]) * a.row_bytes
+            rows[j] = a.features + ((m + j) * a.base.forest.n_vertices + vertex[(m + j) * step]) * a.row_bytes
             scale[j] = slope[(m + j) * a.base.n_samples]
         a.body.pull_x(count, rows, sample, scale, a.n_columns, grad)
         m += count
@@ -172,7 +173,7 @@ cdef void _pull_image(
 ) noexcept nogil:
     """Writes grad_x of an image: a sum over windows, trees and columns, in that order."""
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, n_vertices = a.base.forest.n_vertices
-    cdef Py_ssize_t positions = a.base.n_samples // a.base.windows.n_images, n = image * positions, m, at
+    cdef Py_ssize_t positions = a.base.n_samples // a.base.windows.n_images, n = image * positions, m, at, v
     cdef double* total = <double*> scratch
     cdef real* sample = <real*> (total + a.base.windows.image)
     cdef real* pulled = sample + a.n_columns
@@ -185,7 +186,8 @@ cdef void _pull_image(
             return
         fill_rows(&a.base.windows, x, n, 1, sample)
         for m in range(n_trees):
-            row = a.features + (m * n_vertices + a.base.route.vertex[n * n_trees + m]) * a.row_bytes
+            v = a.base.route.vertex[n * a.base.route.sample_step + m * a.base.route.tree_step]
+            row = a.features + (m * n_vertices + v) * a.row_bytes
             slope = (<const real*> a.base.slope)[m * a.base.n_samples + n]
             memset(pulled, 0, a.n_columns * sizeof(real))
             a.body.pull_x(1, &row, sample, &slope, a.n_columns, pulled)

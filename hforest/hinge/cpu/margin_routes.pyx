@@ -68,7 +68,7 @@ cdef void _route_some(
             leaf[i] = 2 * leaf[i] + right
             v[i] = v[i] + 1 if call.forest.fern else 2 * v[i] + right + 1
     for i in range(count):
-        at = (first + i) * call.forest.n_trees + m
+        at = (first + i) * call.route.sample_step + m * call.route.tree_step
         call.route.leaf[at], call.route.vertex[at] = leaf[i], nearest[i]
         (<real*> call.route.margin)[at] = lowest[i]
 

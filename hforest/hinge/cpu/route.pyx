@@ -30,8 +30,8 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stopped_after, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
 )
 from hforest.hinge.cpu.forest cimport (
-    GROUP, Forest, Route, aligned, bounded, forest_of, hf_fetch, real, route_of, start_of, threads_for,
-    transpose,
+    GROUP, Forest, Route, aligned, bounded, element, forest_of, hf_fetch, real, route_of, start_of,
+    threads_for, transpose,
 )
 from hforest.hinge.cpu.leaf_sums cimport Group, Known, add_outputs, divide_sums, sum_leaves, write_outputs
 from hforest.hinge.cpu.windows cimport fill_rows, fill_tile, windows_of
@@ -247,21 +247,30 @@ cdef void _route_group(
             s += HF_TILE
 
 
+cdef void _store(
+    const Plan* plan, const Group* group, const element* source, bint along, element* target, Py_ssize_t step
+) noexcept nogil:
+    # Writes an array of a group, whose lines are trees (in ROWS, samples), to lines or columns of the result.
+    cdef Py_ssize_t n = group.n_trees, length = group.n, line = plan.block, i
+    if plan.way == ROWS:
+        n, length, line = group.n, group.n_trees, GROUP
+    if not along:
+        transpose(plan.path, source, line, n, length, target, step)
+        return
+    for i in range(n):
+        memcpy(target + i * step, source + i * line, length * sizeof(element))
+
+
 cdef void _store_group(
     const Call* call, const Plan* plan, const Group* group, Py_ssize_t at, real* margin
 ) noexcept nogil:
     """Writes the routes of a group to the results, from element `at` on; margin is that of call.route."""
     cdef const Route* route = &call.route
-    cdef Py_ssize_t step = call.forest.n_trees, count = group.n_trees, s
-    if plan.way == ROWS:
-        for s in range(group.n):
-            memcpy(route.leaf + at + s * step, group.leaf + s * GROUP, count * sizeof(int32_t))
-            memcpy(route.vertex + at + s * step, group.vertex + s * GROUP, count * sizeof(int32_t))
-            memcpy(margin + at + s * step, <real*> group.margin + s * GROUP, count * sizeof(real))
-        return
-    transpose(plan.path, group.leaf, plan.block, count, group.n, route.leaf + at, step)
-    transpose(plan.path, group.vertex, plan.block, count, group.n, route.vertex + at, step)
-    transpose(plan.path, <real*> group.margin, plan.block, count, group.n, margin + at, step)
+    cdef bint by_tree = route.sample_step == 1, along = by_tree == (plan.way != ROWS)
+    cdef Py_ssize_t step = route.tree_step if by_tree else route.sample_step
+    _store(plan, group, group.leaf, along, route.leaf + at, step)
+    _store(plan, group, group.vertex, along, route.vertex + at, step)
+    _store(plan, group, <real*> group.margin, along, margin + at, step)
 
 
 cdef void _run_unit(
@@ -299,7 +308,10 @@ cdef void _run_unit(
             return
         _route_group(call, plan, x, tiles, m, &w.group)
         if call.route.leaf != NULL:
-            _store_group(call, plan, &w.group, start * forest.n_trees + m, <real*> call.route.margin)
+            _store_group(
+                call, plan, &w.group, start * call.route.sample_step + m * call.route.tree_step,
+                <real*> call.route.margin,
+            )
         if call.y != NULL:
             weights = <const real*> forest.weights + m * forest.n_leaves * n_outputs
             if call.summed:
@@ -352,7 +364,7 @@ cdef int run(Call call, const real* x) except -1:
             call.route = route_of(route)
         call.y, call.summed = NULL, False
         run(call, x)
-        known.leaf, known.margin = call.route.leaf, call.route.margin
+        known.route = call.route
         return sum_leaves(known, x)
     start_watch(&watch)
     n_bytes = 128 + plan.tile_bytes + plan.sum_bytes + 3 * plan.result_bytes

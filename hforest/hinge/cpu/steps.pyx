@@ -89,7 +89,7 @@ cdef void _descend_tree(
     A vertex takes its missed steps when a sample reaches it. The loop runs level by level, so that the next
     vertex of a sample is prefetched while the other samples are processed.
     """
-    cdef Py_ssize_t n, n_trees = a.forest.n_trees, pair, row, start = tree * a.forest.n_vertices
+    cdef Py_ssize_t n, pair, row, start = tree * a.forest.n_vertices
     cdef real* thresholds = <real*> a.forest.thresholds
     cdef real* margin = <real*> route.margin
     cdef const real* first_moment = <const real*> a.thresholds.m
@@ -98,7 +98,7 @@ cdef void _descend_tree(
     cdef real r
     for level in range(HF_EAGER_LEVELS, a.forest.depth):
         for n in range(n_samples):
-            pair = n * n_trees + tree
+            pair = n * route.sample_step + tree * route.tree_step
             row = start + ((<int32_t> 1 << level) - 1) + route.leaf[pair]
             # With a first moment of 0 a vertex does not move, regardless of the number of steps it missed.
             if first_moment[row] != 0 and a.thresholds.last[row] < a.step - 1:
@@ -120,10 +120,10 @@ cdef void _descend_tree(
 
 
 cdef void _catch_up_tree(
-    const Step* a, Py_ssize_t n_samples, Py_ssize_t tree, const int32_t* leaf, real* weights
+    const Step* a, Py_ssize_t n_samples, Py_ssize_t tree, const int32_t* leaf, Py_ssize_t step, real* weights
 ) noexcept nogil:
     # Leaves that samples reach take their missed steps when the first of these samples is processed.
-    cdef Py_ssize_t n, n_outputs = a.forest.n_outputs, n_trees = a.forest.n_trees, row
+    cdef Py_ssize_t n, n_outputs = a.forest.n_outputs, row
     cdef int64_t* last = a.weights.last + tree * a.forest.n_leaves
     weights += tree * a.forest.n_leaves * n_outputs
     cdef Moments moments = a.weights
@@ -132,14 +132,14 @@ cdef void _catch_up_tree(
     moments.last = last
     for n in range(n_samples):
         if n + 2 * AHEAD < n_samples:
-            hf_fetch(last + leaf[(n + 2 * AHEAD) * n_trees], sizeof(int64_t))
+            hf_fetch(last + leaf[(n + 2 * AHEAD) * step], sizeof(int64_t))
         if n + AHEAD < n_samples:
-            row = leaf[(n + AHEAD) * n_trees]
+            row = leaf[(n + AHEAD) * step]
             if last[row] < a.step - 1:
                 adam_fetch(weights + row * n_outputs, n_outputs)
                 adam_fetch(<real*> moments.m + row * n_outputs, n_outputs)
                 adam_fetch(<real*> moments.v + row * n_outputs, n_outputs)
-        row = leaf[n * n_trees]
+        row = leaf[n * step]
         if last[row] < a.step - 1:
             _pass(a, &moments, weights, row, n_outputs, a.step - 1)
 
@@ -154,7 +154,9 @@ cdef void _catch_up(
     ):
         if not a.forest.fern:
             _descend_tree(a, x, n_samples, n_features, m, route)
-        _catch_up_tree(a, n_samples, m, route.leaf + m, <real*> a.forest.weights)
+        _catch_up_tree(
+            a, n_samples, m, route.leaf + m * route.tree_step, route.sample_step, <real*> a.forest.weights
+        )
 
 
 cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
@@ -207,7 +209,7 @@ cdef Py_ssize_t _workspace(const Gradients* g, Workspace* w, unsigned char* star
     n += aligned(HF_EAGER * 8)
     w.row = start + n
     n += aligned(forest.n_outputs * 8)
-    w.columns.step = column_step(g.n_samples)
+    w.columns.step = column_step(&g.route, g.n_samples)
     w.columns.margin = start + n
     n += aligned(GROUP * w.columns.step * 8)
     w.columns.leaf = <int32_t*> (start + n)
@@ -278,21 +280,21 @@ cdef void _step_group(
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first)
     cdef Workspace w
     cdef hf_visits visits
-    cdef Py_ssize_t step
+    cdef Columns columns
     cdef const int32_t* vertex
     _workspace(g, &w, scratch)
-    step = w.columns.step
-    load_columns(a.path, &g.route, n_trees, count, first, n, &w.columns, slopes)
+    columns = load_columns(a.path, &g.route, count, first, 0, n, &w.columns, slopes)
     visits.n, visits.n_outputs, visits.step, visits.divisor = n, n_outputs, n_outputs, g.divisor
     visits.grad_y, visits.total, visits.n_next = g.grad_y, w.by_leaf, 3
     for j in range(count):
         # Rows of the next tree are prefetched while this tree is processed.
         row = min(first + j + 1, n_trees - 1) * a.forest.n_leaves * n_outputs
-        visits.next_leaf = w.columns.leaf + (j + 1) * step if j + 1 < count else NULL
+        visits.next_leaf = columns.leaf + (j + 1) * columns.step if j + 1 < count else NULL
         visits.next_rows[0] = <const real*> a.forest.weights + row
         visits.next_rows[1], visits.next_rows[2] = <real*> a.weights.m + row, <real*> a.weights.v + row
-        visits.leaf, visits.margin = w.columns.leaf + j * step, <const real*> w.columns.margin + j * step
-        vertex = w.columns.vertex + j * step
+        visits.leaf = columns.leaf + j * columns.step
+        visits.margin = <const real*> columns.margin + j * columns.step
+        vertex = columns.vertex + j * columns.step
         visits.weights = <const real*> a.forest.weights + (first + j) * a.forest.n_leaves * n_outputs
         visit_samples(a.path, &visits, slopes + (first + j) * n)
         add_slopes(vertex, slopes + (first + j) * n, n, w.by_vertex)

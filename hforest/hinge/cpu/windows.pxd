@@ -20,7 +20,8 @@ cdef struct Windows:
 cdef struct Slopes:
     Py_ssize_t n_trees, n_vertices, n_samples
     const int32_t* features       # IN (n_trees, n_vertices), taps
-    const int32_t* vertex         # IN (n_samples, n_trees)
+    const int32_t* vertex         # IN (n_samples, n_trees), with the steps of a route
+    Py_ssize_t sample_step, tree_step
     const void* slope             # IN (n_trees, n_samples) real
 
 cdef Windows windows_of(windows, Py_ssize_t n_images, taps)

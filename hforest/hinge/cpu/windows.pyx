@@ -153,7 +153,7 @@ cdef void _image(
 ) noexcept nogil:
     # Writes grad_x of an image; the caller's workspace total (image,) is 0 before and after the call.
     cdef Py_ssize_t positions = w.out[0] * w.out[1] * w.out[2], first = image * positions, start = 0
-    cdef Py_ssize_t n, s, m, at
+    cdef Py_ssize_t n, s, m, at, tap
     cdef int64_t n_steps = 0
     cdef Run run
     cdef const int32_t* vertex
@@ -165,9 +165,10 @@ cdef void _image(
         for s in range(n):
             _corner(w, first + start + s, &run)
             run.base -= image * w.image
-            vertex = a.vertex + (first + start + s) * a.n_trees
+            vertex = a.vertex + (first + start + s) * a.sample_step
             for m in range(a.n_trees):
-                at = _place(w, &run, w.taps + 4 * bounded(a.features[m * a.n_vertices + vertex[m]], w.n_taps))
+                tap = bounded(a.features[m * a.n_vertices + vertex[m * a.tree_step]], w.n_taps)
+                at = _place(w, &run, w.taps + 4 * tap)
                 if at >= 0:
                     total[at] += slope[s * a.n_trees + m]
         start += n
