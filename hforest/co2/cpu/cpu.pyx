@@ -1,4 +1,5 @@
-"""Surrogates, oblique stumps and trees of stumps on the CPU. One thread grows a tree, or fits a stump."""
+"""Surrogates, oblique stumps and trees of stumps on the CPU. One thread grows a tree; threads share the passes over a
+large node of `surrogate`, `surrogate_grad` and `fit_stump`, and the lines of `fit_oc1`."""
 
 import numpy as np
 
@@ -25,10 +26,9 @@ from hforest.growth.cpu.node_samples cimport start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    # Below these sizes of x a second thread does not pay.
-    SMALL = 1 << 18
-    SMALL_SEARCH = 1 << 12
-    LINES = 16        # lines that OC1 searches at a time, at most: the later ones are rarely taken
+    SMALL = 1 << 18         # numbers of a node below which a second thread does not pay in passes over it
+    SMALL_SEARCH = 1 << 13  # samples below which it does not pay in OC1's search
+    LINES = 16              # maximum number of lines that OC1 searches at a time: the later ones are rarely taken
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -174,7 +174,7 @@ def fit_oc1(
     cdef hf_pending node
     cdef hf_watch watch
     cdef bint fine
-    cdef int n_lines = 1 if x.size < SMALL_SEARCH else min(hf_threads(), LINES)
+    cdef int n_lines = 1 if weight.shape[0] < SMALL_SEARCH else min(hf_threads(), LINES)
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&node, 0, sizeof(hf_pending))

@@ -165,33 +165,37 @@ cdef void _sum_chunks(
             (<double*> sums.slope)[j] = p.slope[j]
 
 
-cdef inline void _add_outputs(const hf_passes* p, int side, int64_t at, hf_sums* sums) noexcept nogil:
+cdef inline void _add_outputs(
+    const hf_members* m, const hf_losses* losses, int side, int64_t at, hf_sums* sums
+) noexcept nogil:
     # Adds weight and outputs of sample `at` to the sums of a side.
     cdef const double* y
-    cdef double weight = p.m.weight[at]
+    cdef double weight = m.weight[at]
     cdef int64_t k
-    sums.weight += weight
     sums.weights[side] += weight
-    if p.m.label != NULL:
-        sums.outputs[side][p.m.label[at]] += weight
+    if m.label != NULL:
+        sums.outputs[side][m.label[at]] += weight
         return
-    y = p.m.targets + <int64_t> p.m.sample[at] * p.losses.n_outputs
-    for k in range(p.losses.n_outputs):
+    y = m.targets + <int64_t> m.sample[at] * losses.n_outputs
+    for k in range(losses.n_outputs):
         sums.outputs[side][k] += weight * y[k]
 
 
 cdef void _visit_terms(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
     # Sums the terms of the surrogate, and writes the signs of w.x.
     cdef const hf_members* m = p.m
-    cdef double w_x, left, right
+    cdef const hf_losses* losses = p.losses
+    cdef const double* product = p.product
+    cdef double terms = 0, w_x, left, right
     cdef int64_t i, at
     _clear(p, sums)
     for i in range(first, last):
-        at, w_x = m.order[i], p.product[i]
+        at, w_x = m.order[i], product[i]
         # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
-        left, right = _loss_of(m, p.losses, 0, at) - w_x, _loss_of(m, p.losses, 1, at) + w_x
-        sums.terms += m.weight[at] * ((left if left >= right else right) - fabs(w_x))
+        left, right = _loss_of(m, losses, 0, at) - w_x, _loss_of(m, losses, 1, at) + w_x
+        terms += m.weight[at] * ((left if left >= right else right) - fabs(w_x))
         m.sign[at] = <int8_t> ((w_x > 0) - (w_x < 0))
+    sums.terms = terms
 
 
 cdef void _visit_products_and_terms(
@@ -220,7 +224,7 @@ cdef void _visit_sides(const hf_passes* p, int64_t first, int64_t last, hf_sums*
     cdef int64_t at
     _clear(p, sums)
     for at in range(first, last):
-        _add_outputs(p, p.m.sign[at] >= 0, at, sums)
+        _add_outputs(p.m, p.losses, p.m.sign[at] >= 0, at, sums)
 
 
 cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil:
@@ -229,33 +233,37 @@ cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil:
 
 
 cdef void _visit_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    cdef const hf_rows* rows = p.rows
     cdef const hf_members* m = p.m
+    cdef const hf_losses* losses = p.losses
     cdef const void* row[HF_TOGETHER]
     cdef const void* after[HF_TOGETHER]
     cdef const void* moving[HF_TOGETHER]
     cdef double product[HF_TOGETHER]
     cdef double factor[HF_TOGETHER]
-    cdef double w_x
+    cdef double weight = 0, w_x
     cdef int64_t at
     cdef int r, n_moving, right, turn
     _clear(p, sums)
     if first < last and not _are_copied_here(m):
-        fill_rows(p.rows, m, m.order, first, after)
+        fill_rows(rows, m, m.order, first, after)
     while first < last:
-        _next_rows(p.rows, m, first, row, after)
-        write_dots(p.rows, row, after, p.w, product)
+        _next_rows(rows, m, first, row, after)
+        write_dots(rows, row, after, p.w, product)
         n_moving = 0
         for r in range(<int> min(HF_TOGETHER, last - first)):
             at, w_x = m.order[first + r], product[r]
             # Alg. 1, line 8: the side with the larger bound.
-            right = not _loss_of(m, p.losses, 0, at) - w_x >= _loss_of(m, p.losses, 1, at) + w_x
-            _add_outputs(p, right, at, sums)
+            right = not _loss_of(m, losses, 0, at) - w_x >= _loss_of(m, losses, 1, at) + w_x
+            _add_outputs(m, losses, right, at, sums)
+            weight += m.weight[at]
             # Alg. 1, lines 9 and 12, as a gradient: turn x.
             turn = (1 if right else -1) - m.sign[at]
             moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
             n_moving += turn != 0
-        add_rows(p.rows, moving, factor, n_moving, sums.slope)
+        add_rows(rows, moving, factor, n_moving, sums.slope)
         first += HF_TOGETHER
+    sums.weight = weight
 
 
 cdef void sum_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
