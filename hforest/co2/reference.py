@@ -3,8 +3,8 @@ sections 4 and 5).
 
 Functions, parameters and arrays are those of `cpu` and `gpu`. One bit can decide the side of a sample, so
 operations and their order are part of the definition. Products w.x are summed in the dtype of x, in sixteen
-lanes that are then folded by halves; slopes in the dtype of x, sample after sample; losses in float64, with an
-exponential and a logarithm of defined steps. Sums over samples are sums over chunks of 1024 samples, and these are
+lanes that are then folded by halves; slopes in the dtype of x, sample after sample; losses in float64, with
+an exponential and a logarithm of defined steps. A sum over samples is the sum of chunks of 1024 samples,
 added in float64, chunk after chunk.
 """
 

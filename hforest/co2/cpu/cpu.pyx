@@ -1,5 +1,8 @@
-"""Surrogates, oblique stumps and trees of stumps on the CPU. One thread grows a tree; threads share the passes over a
-large node of `surrogate`, `surrogate_grad` and `fit_stump`, and the lines of `fit_oc1`."""
+"""Surrogates, oblique stumps and trees of stumps on the CPU.
+
+One thread grows a tree. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a large
+node, and the lines of `fit_oc1`.
+"""
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, real, row_bytes
 from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
+    hf_stop, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
@@ -26,9 +29,9 @@ from hforest.growth.cpu.node_samples cimport start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    SMALL = 1 << 18         # numbers of a node below which a second thread does not pay in passes over it
+    SMALL = 1 << 18         # numbers below which a second thread does not pay in a pass over a node
     SMALL_SEARCH = 1 << 13  # samples below which it does not pay in OC1's search
-    LINES = 16              # maximum number of lines that OC1 searches at a time: the later ones are rarely taken
+    LINES = 16              # maximum number of lines that OC1 searches at a time
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -57,11 +60,11 @@ cdef hf_rows _rows_of_windows(x, const hf_standardized* windows):
     return rows
 
 
-cdef void _read(const real[::1] a, real* out) noexcept:
+cdef int _read(const real[::1] a, real* out) except -1:
     memcpy(out, &a[0], a.shape[0] * sizeof(real))
 
 
-cdef void _write(const real* a, real[::1] out) noexcept:
+cdef int _write(const real* a, real[::1] out) except -1:
     memcpy(&out[0], a, out.shape[0] * sizeof(real))
 
 
@@ -85,7 +88,7 @@ cdef class _Stump:
         self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, split
     ):
         cdef const double[::1] theta0 = split[1], theta1 = split[2]
-        cdef int64_t i, n = x.shape[0], size = n * (x.shape[1] + theta0.shape[0])
+        cdef int64_t n = x.shape[0], size = n * (x.shape[1] + theta0.shape[0])
         self.x, self.labels, self.targets, self.weight = x, labels, targets, weight
         self.sample = np.arange(n, dtype=np.uint32)
         self.rows = _rows(x, False)
@@ -96,15 +99,13 @@ cdef class _Stump:
         )
         if self.arena.failed:
             raise MemoryError(f"co2: no memory for a stump on {n} samples")
-        self.m.n, self.m.sample, self.m.weight = n, start[uint32_t](self.sample), start[double](weight)
+        self.m.n, self.m.sample, self.m.weight = n, &self.sample[0], &weight[0]
         self.m.label, self.m.targets, self.m.copies, self.m.n_copied = NULL, NULL, NULL, 0
         if labels is not None:
             self.m.label = &labels[0]
         else:
             self.m.targets = &targets[0, 0]
-        self.m.order, self.m.sign, self.s.passes.m = self.s.order, self.s.sign, &self.m
-        for i in range(n):
-            self.s.order[i] = <uint32_t> i
+        self.m.order, self.m.sign, self.s.passes.m = &self.sample[0], self.s.sign, &self.m
         if self.rows.single:
             _read[float](split[0], <float*> self.s.w)
         else:
@@ -116,11 +117,14 @@ cdef class _Stump:
         release(&self.arena)
 
     cdef int surrogate(self, double[::1] out) except -1:
+        self.s.passes.product = NULL
         with nogil:
             write_losses(&self.m, &self.s.losses)
-            sum_terms(&self.s.passes, True, &self.s.sums)
+            sum_terms(&self.s.passes, True, self.s.sums)
         out[0] = self.s.sums.terms
         return raise_interrupt(&self.watch)
+
+
 def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
     _Stump(*samples, split).surrogate(out)
@@ -130,7 +134,7 @@ def surrogate_grad(split, samples, grads):
     """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
     cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
     cdef _Stump stump = _Stump(*samples, split)
-    cdef hf_sums* sums = &stump.s.sums
+    cdef hf_sums* sums = stump.s.sums
     cdef int64_t k
     stump.surrogate(np.empty(1))
     with nogil:

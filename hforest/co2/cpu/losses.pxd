@@ -8,8 +8,9 @@ cdef extern from "core/series.h" nogil:
     double hf_exp(double a)
     double hf_log2(double a)
 
-cdef extern from "co2/fit.h" nogil:
-    int HF_CHUNK
+cdef extern from "co2/fit.h":
+    enum:
+        HF_CHUNK
 
 
 # The samples of a node, with arrays (n,) of their own.
@@ -45,9 +46,11 @@ ctypedef struct hf_passes:
     const hf_members* m
     const hf_losses* losses
     const void* w       # (n_blocks, 16)
-    double* product     # (n,): w.x of the samples, in the order of the pass
-    hf_sums* chunk      # (n_chunks,): sums of the chunks that threads visit at a time
+    double* product     # (n,): w.x of the samples, in the order of the pass; or NULL
+    # Sums of n_chunks chunks that threads visit at a time, `stride` bytes apart: no two share a cache line.
+    char* chunks
     int64_t n_chunks
+    int64_t stride
     double* slope       # (n_blocks, 16): sums over chunks
     int n_threads       # 1: the call may be within a parallel loop
     hf_watch* watch
@@ -60,6 +63,10 @@ cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept no
 cdef void sum_terms(const hf_passes* p, bint with_products, hf_sums* sums) noexcept nogil
 cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil
 cdef void sum_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil
+
+
+cdef inline hf_sums* sums_of_chunk(const hf_passes* p, int64_t c) noexcept nogil:
+    return <hf_sums*> (p.chunks + c * p.stride)
 
 
 cdef inline double theta_slope(

@@ -1,7 +1,8 @@
 """The surrogate of a split's loss and its subgradients (Norouzi et al. 2015, eq. 3, 4, 10 and 11).
 
-Sums over samples are those of chunks of HF_CHUNK samples, added in order, in float64. Threads share the chunks of a
-pass over a node. Rows of x are far apart in memory: HF_TOGETHER of them are read together, while the next ones are prefetched. Windows are copied. For each node, copies of as many as memory allows are kept;
+Sums over samples are those of chunks of HF_CHUNK samples, added in order, in float64. Threads share the
+chunks of a pass over a node. Rows of x are far apart in memory: HF_TOGETHER of them are read together, while
+the next ones are prefetched. Windows are copied. For each node, copies of as many as memory allows are kept;
 the others are copied HF_TOGETHER at a time in each pass.
 """
 
@@ -131,7 +132,7 @@ cdef void _add(const hf_passes* p, const hf_sums* chunk, hf_sums* sums) noexcept
 cdef void _sum_chunks(
     const hf_passes* p, hf_visit visit, int64_t first, int64_t last, hf_sums* sums
 ) noexcept nogil:
-    # Writes the sums (OUT) of a visit of the places first to last - 1, chunk by chunk, with p.n_threads threads.
+    # Writes the sums (OUT) over the places first to last - 1, chunk by chunk, with p.n_threads threads.
     cdef int64_t n = (last - first + HF_CHUNK - 1) // HF_CHUNK, begin, c, j, n_chunks
     if n == 1:
         visit(p, first, last, sums)
@@ -145,18 +146,18 @@ cdef void _sum_chunks(
             for c in range(n_chunks):
                 if hf_stopped(p.watch):
                     return
-                visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), &p.chunk[c])
+                visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), sums_of_chunk(p, c))
         else:
             for c in prange(
                 hf_units(p.watch, n_chunks, p.n_threads), schedule="dynamic", num_threads=p.n_threads
             ):
                 if hf_begin(p.watch, c):
-                    visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), &p.chunk[c])
+                    visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), sums_of_chunk(p, c))
                     hf_end(p.watch)
         if hf_has_stopped(p.watch):
             return
         for c in range(n_chunks):
-            _add(p, &p.chunk[c], sums)
+            _add(p, sums_of_chunk(p, c), sums)
         begin += n_chunks * HF_CHUNK
     for j in range(p.rows.n_blocks * HF_LANES):
         if p.rows.single:
@@ -181,16 +182,19 @@ cdef inline void _add_outputs(
         sums.outputs[side][k] += weight * y[k]
 
 
-cdef void _visit_terms(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+cdef void _sum_terms(
+    const hf_passes* p, const double* product, int64_t first, int64_t last, hf_sums* sums
+) noexcept nogil:
     # Sums the terms of the surrogate, and writes the signs of w.x.
+    #
+    # product  IN (last - first,)  w.x of the samples
     cdef const hf_members* m = p.m
     cdef const hf_losses* losses = p.losses
-    cdef const double* product = p.product
     cdef double terms = 0, w_x, left, right
     cdef int64_t i, at
     _clear(p, sums)
     for i in range(first, last):
-        at, w_x = m.order[i], product[i]
+        at, w_x = m.order[i], product[i - first]
         # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
         left, right = _loss_of(m, losses, 0, at) - w_x, _loss_of(m, losses, 1, at) + w_x
         terms += m.weight[at] * ((left if left >= right else right) - fabs(w_x))
@@ -198,21 +202,26 @@ cdef void _visit_terms(const hf_passes* p, int64_t first, int64_t last, hf_sums*
     sums.terms = terms
 
 
+cdef void _visit_terms(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    _sum_terms(p, p.product + first, first, last, sums)
+
+
 cdef void _visit_products_and_terms(
     const hf_passes* p, int64_t first, int64_t last, hf_sums* sums
 ) noexcept nogil:
-    # Does the work of _visit_terms after writing p.product.
+    # Computes products first, and writes them to p.product.
     cdef const void* row[HF_TOGETHER]
     cdef const void* after[HF_TOGETHER]
-    cdef double some[HF_TOGETHER]
+    cdef double product[HF_CHUNK]
     cdef int64_t i
     if first < last and not _are_copied_here(p.m):
         fill_rows(p.rows, p.m, p.m.order, first, after)
     for i in range(first, last, 8):
         _next_rows(p.rows, p.m, i, row, after)
-        write_dots(p.rows, row, after, p.w, some)
-        memcpy(p.product + i, some, min(HF_TOGETHER, last - i) * sizeof(double))
-    _visit_terms(p, first, last, sums)
+        write_dots(p.rows, row, after, p.w, product + i - first)
+    _sum_terms(p, product, first, last, sums)
+    if p.product != NULL:
+        memcpy(p.product + first, product, (last - first) * sizeof(double))
 
 
 cdef void sum_terms(const hf_passes* p, bint with_products, hf_sums* sums) noexcept nogil:
@@ -267,5 +276,5 @@ cdef void _visit_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums
 
 
 cdef void sum_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
-    # Writes weights, outputs and slope (OUT): those of eq. 11 for the samples order[first] to order[last - 1].
+    # Writes weights, outputs and slope (OUT) of eq. 11 for the samples order[first] to order[last - 1].
     _sum_chunks(p, _visit_slopes, first, last, sums)

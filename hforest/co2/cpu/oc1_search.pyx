@@ -5,8 +5,8 @@ takes its best value, with the others fixed, by a scan of the values at which a 
 directions and restarts escape local optima. Unlike in the paper, a weight does not move if the impurity stays
 equal. If the call has to stop, functions return early.
 
-Threads search one line each: the next weights, or the next random directions. The first line with a better score
-is taken, and the lines after it are searched again, so that the result does not depend on the number of threads.
+Each thread searches a line: the next weight, or the next random direction. The first line with a better score
+is taken, and the lines after it are searched again, so the number of threads does not change the result.
 """
 
 from cython.parallel cimport prange
@@ -140,8 +140,8 @@ cdef void _draw(uint64_t key, uint64_t number, uint64_t stream, double* w, int64
 cdef void _search_line(
     const hf_task* t, const hf_pending* node, const double* value, hf_line* line
 ) noexcept nogil:
-    # Writes line.score, the best score of the sides of value + a * line.along over all numbers a, and this a as
-    # line.step; a score of -INFINITY if for no a both sides are large enough.
+    # Writes line.score, the best score of the sides of value + a * line.along over all numbers a, and this a
+    # as line.step; a score of -INFINITY if for no a both sides are large enough.
     cdef hf_workspace* r = &line.r
     cdef const uint64_t* order = line.order
     cdef const uint32_t* place = line.place
@@ -204,7 +204,7 @@ cdef int64_t _first_better(
     const hf_task* t, const hf_pending* node, hf_oc1_workspace* o, const uint64_t* jumps, int64_t first,
     int64_t n, double score
 ) noexcept nogil:
-    # Searches n <= o.n_lines lines, of which it returns the first that scores more than `score`; n if none does.
+    # Searches n <= o.n_lines lines; returns the first of them that scores more than `score`, or n.
     #
     # jumps  IN  key of random directions, whose numbers are first to first + n - 1; NULL: these are weights
     cdef int64_t c

@@ -29,7 +29,7 @@ ctypedef struct hf_stump_workspace:
     void* best_w
     hf_losses losses
     hf_passes passes
-    hf_sums sums          # of a step, or of all samples
+    hf_sums* sums         # of a step, or of all samples
     double* speed[2]      # (n_outputs,): the velocity of theta
     double* best_theta[2]
     uint32_t* order       # (n,)

@@ -10,8 +10,8 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.losses cimport (
-    HF_CHUNK, HF_LN2, copy_members, hf_log2, hf_sums, sum_sides, sum_slopes, sum_terms, theta_slope,
-    write_losses,
+    HF_CHUNK, HF_LN2, copy_members, hf_log2, hf_passes, hf_sums, sum_sides, sum_slopes, sum_terms,
+    sums_of_chunk, theta_slope, write_losses,
 )
 from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
@@ -31,6 +31,7 @@ cdef extern from "co2/fit.h" nogil:
 
 cdef enum:
     CHUNKS = 64     # chunks whose sums are kept at a time
+    LINE = 128      # bytes, two cache lines: processors prefetch pairs of them
 
 # Slightly below 1, so that rounding leaves a w that is scaled onto the ball inside of it.
 cdef double INSIDE_FLOAT = 1 - 2.0**-22
@@ -41,13 +42,18 @@ cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
     return rows.n_blocks * HF_LANES * (4 if rows.single else 8)
 
 
-cdef void _start_sums(
-    hf_sums* sums, hf_arena* arena, const hf_rows* rows, int64_t n_outputs
-) noexcept nogil:
-    cdef int side
-    sums.slope = take_zeros(arena, _w_bytes(rows))
-    for side in range(2):
-        sums.outputs[side] = <double*> take(arena, n_outputs * 8)
+cdef int64_t _sums_bytes(const hf_rows* rows, int64_t n_outputs) noexcept nogil:
+    # Returns the bytes of sums, as `_place_sums` lays them out, and of a cache line.
+    return sizeof(hf_sums) + 2 * n_outputs * 8 + <int64_t> _w_bytes(rows) + LINE
+
+
+cdef void _place_sums(hf_sums* sums, int64_t n_outputs) noexcept nogil:
+    # Gives sums their arrays, which follow them:
+    #
+    #     | hf_sums | outputs[0] | outputs[1] | slope |
+    sums.outputs[0] = <double*> (sums + 1)
+    sums.outputs[1] = sums.outputs[0] + n_outputs
+    sums.slope = sums.outputs[1] + n_outputs
 
 
 cdef void start_stump(
@@ -69,16 +75,16 @@ cdef void start_stump(
     for side in range(2):
         s.losses.theta[side], s.losses.loss[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
         s.speed[side], s.best_theta[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-    _start_sums(&s.sums, arena, rows, k)
     p.rows, p.m, p.losses, p.w, p.watch = rows, NULL, &s.losses, s.w, watch
     p.product, p.slope = <double*> take(arena, n * 8), s.start
-    p.n_threads, p.n_chunks, p.chunk = <int> max(1, min(n_threads, n_chunks)), 0, NULL
-    if n_chunks < 2:
+    p.n_threads, p.n_chunks = <int> max(1, min(n_threads, n_chunks)), min(n_chunks, CHUNKS)
+    p.stride = _sums_bytes(rows, k)
+    s.sums, p.chunks = <hf_sums*> take(arena, p.stride), <char*> take(arena, p.n_chunks * p.stride)
+    if arena.failed:
         return
-    p.chunk = <hf_sums*> take(arena, min(n_chunks, CHUNKS) * sizeof(hf_sums))
-    while p.n_chunks < min(n_chunks, CHUNKS) and not arena.failed:
-        _start_sums(&p.chunk[p.n_chunks], arena, rows, k)
-        p.n_chunks += 1
+    _place_sums(s.sums, k)
+    for c in range(p.n_chunks):
+        _place_sums(sums_of_chunk(p, c), k)
 
 
 cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
@@ -133,7 +139,7 @@ cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_works
     cdef const double* right = s.sums.outputs[1]
     cdef int64_t k
     cdef int side
-    sum_sides(&s.passes, &s.sums)
+    sum_sides(&s.passes, s.sums)
     for k in range(s.losses.n_outputs):
         added += c.smooth * (1 if left[k] + right[k] > 0 else HF_ABSENT)
     for side in range(2):
@@ -158,11 +164,11 @@ cdef void _step(
     cdef double rate, slope
     cdef int64_t k
     cdef int side
-    sum_slopes(&s.passes, first, last, &s.sums)
+    sum_slopes(&s.passes, first, last, s.sums)
     rate = eta / s.sums.weight
     for side in range(2):
         for k in range(s.losses.n_outputs):
-            slope = theta_slope(m, &s.losses, &s.sums, side, k)
+            slope = theta_slope(m, &s.losses, s.sums, side, k)
             s.speed[side][k] = c.momentum * s.speed[side][k] - rate * slope
             s.losses.theta[side][k] += s.speed[side][k]
     if rows.single:
@@ -175,7 +181,7 @@ cdef void _step(
 cdef double _surrogate(const hf_members* m, hf_stump_workspace* s) noexcept nogil:
     # Returns the surrogate of w and theta; writes the signs of w.x.
     memcpy(s.order, s.shuffled, m.n * sizeof(uint32_t))
-    sum_terms(&s.passes, True, &s.sums)
+    sum_terms(&s.passes, True, s.sums)
     return s.sums.terms
 
 
@@ -198,7 +204,7 @@ cdef double _start(
     _surrogate(m, s)
     _start_theta(m, c, s)
     write_losses(m, &s.losses)
-    sum_terms(&s.passes, False, &s.sums)
+    sum_terms(&s.passes, False, s.sums)
     return s.sums.terms
 
 
