@@ -1,17 +1,17 @@
-"""Times of a call of each other kernel: projections, layers, optimisers, OC1, surrogate and its gradient,
-Poisson counts, windows of images, confusion matrices.
+"""Times of a call of each other kernel: projections, layers, optimisers, Poisson counts, windows of images,
+confusion matrices.
 
     python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
         [--json FILE]
 
 Runs on `pip install .` alone. A rung "numpy" is the same in NumPy or SciPy, "reference" the reference
-implementation (OC1 has no other peer), "plain" hforest without vector instructions. Every rung must return
-hforest's result before anything is timed. Figures are microseconds per call, the median over repeats taken in
-turn, with the spread (half the range, in percent of the median) and the time over hforest's. "floor" is the
-time to copy in memory the minimum number of bytes that a call reads and writes, in percent of the call. It is
-above 100 if the arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests,
-splits, fits of stumps, growth and prediction have benches of their own: hinge.py, neural.py, split.py,
-co2.py, grow.py and predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py.
+implementation, "plain" hforest without vector instructions. Every rung must return hforest's result before
+anything is timed. Figures are microseconds per call, the median over repeats taken in turn, with the spread
+(half the range, in percent of the median) and the time over hforest's. "floor" is the time to copy in memory
+the minimum number of bytes that a call reads and writes, in percent of the call. It is above 100 if the
+arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests, splits, CO2,
+growth and prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py and
+predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from common import ceilings, labels, machine_text, numbers, plainly, record, sid
 from scipy import sparse, special
 
 import hforest
-from hforest import cascade, co2, growth, images, layers, optim, project
+from hforest import cascade, growth, images, layers, optim, project
 from hforest.core import dispatch
 
 Call = Callable[[], Any]
@@ -186,60 +186,6 @@ def row_steps(
     return {"hforest": call(True), "dense": call(False)}, [grad, *(4 if adagrad else 6) * [grad]]
 
 
-def stump(n: int, d: int, n_classes: int) -> tuple[Any, ...]:
-    """Samples, labels, a split and scores of both sides."""
-    x, y = numbers(n, d), labels(n, n_classes)
-    return x, y, numbers(d, seed=2), numbers(n_classes, seed=3), numbers(n_classes, seed=4)
-
-
-def losses(x: Any, y: Any, w: Any, *thetas: Any) -> tuple[Any, ...]:
-    """Returns products and the log losses of the sides, written in NumPy."""
-    products = (x @ w).astype(np.float64)
-    return products, *(special.logsumexp(t.astype(np.float64)) - t[y] for t in thetas)
-
-
-def surrogate(scale: float) -> Job:
-    """Returns the rungs of the bound on the loss of a split (Norouzi et al. 2015, eq. 10)."""
-    given = stump(round(20_000 * scale), 256, 10)
-
-    def numpy() -> float:
-        a, left, right = losses(*given)
-        return float((np.maximum(left - a, right + a) - np.abs(a)).sum())
-
-    return {"hforest": partial(co2.surrogate, *given), "numpy": numpy}, [*given]
-
-
-def surrogate_grad(scale: float) -> Job:
-    """Returns the rungs of its gradient."""
-    given = x, y, _, *thetas = stump(round(20_000 * scale), 256, 10)
-
-    def numpy() -> tuple[np.ndarray, ...]:
-        a, left, right = losses(*given)
-        is_left = left - a >= right + a
-        slope = np.where(is_left, -1, 1) - np.sign(a)
-        grads = [
-            side.sum() * special.softmax(theta) - np.bincount(y[side], minlength=len(theta))
-            for theta, side in zip(thetas, (is_left, ~is_left), strict=True)
-        ]
-        return slope.astype(np.float32) @ x, *grads
-
-    return {"hforest": partial(co2.surrogate_grad, *given), "numpy": numpy}, [*given]
-
-
-def oc1(scale: float) -> Job:
-    """Returns the rungs of a coordinate-wise search (Murthy et al. 1994) on a few hundred samples."""
-    x, y, *_ = stump(round(300 * scale), 9, 3)
-    x[:, -1] = -1
-    w = np.zeros(9, np.float32)
-    w[0] = 1
-
-    def search(backend: str) -> np.ndarray:
-        with dispatch.forced(backend):
-            return co2.fit_oc1(x, y, w, n_classes=3, rng=0)
-
-    return {"hforest": partial(search, "cpu"), "reference": partial(search, "reference")}, [x, y]
-
-
 def poisson(scale: float) -> Job:
     """Returns the rungs of Poisson counts of five trees (Oza and Russell 2001)."""
     n = round(4000 * scale)
@@ -291,9 +237,6 @@ JOBS: dict[str, Callable[[float], Job]] = {
     "adagrad_rows": partial(row_steps, adagrad=True),
     "adam_rows": partial(row_steps, n_all=100_000, n_given=530, n_sets=1),
     "adam_rows 1M": row_steps,
-    "surrogate": surrogate,
-    "surrogate_grad": surrogate_grad,
-    "fit_oc1": oc1,
     "poisson_counts": poisson,
     "scan": scan,
     "confusion": confusion,

@@ -140,7 +140,7 @@ def test_gradient_at_kinks(backend, dtype):
 @pytest.mark.parametrize(
     ("shape", "loss"),
     [(shape, loss) for shape in ((0, 2), (1, 1), (5, 16), (21, 17)) for loss in LOSSES]
-    + [((1100, 2), "log")],
+    + [((2100, 2), loss) for loss in LOSSES],  # three chunks
 )
 def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, reference):
     arguments = problem(*shape, loss=loss, dtype=dtype)
@@ -153,6 +153,26 @@ def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, refere
         )
         got = co2.surrogate_grad(*there, **options_there)
         assert_same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, **options))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_many_chunks_are_the_formula_on_any_number_of_threads(threads, dtype, loss):
+    n = 70_000  # more chunks than have sums at a time
+    x, y, w, *theta = problem(n, 4, loss=loss, dtype=dtype)
+
+    def bound():
+        value = co2.surrogate(x, y, w, *theta, loss=loss)
+        return [np.array(value), *co2.surrogate_grad(x, y, w, *theta, loss=loss)]
+
+    results = on_threads(threads, bound)
+    assert_all_same(results)
+    value, *slopes = results[0]
+    exact = [a if a.dtype.kind == "i" else a.astype(np.float64) for a in (x, y, w, *theta)]
+    assert value == pytest.approx(by_formula(*exact), rel=1e-5)
+    halves = [slice(0, n // 2), slice(n // 2, n)]
+    sums = [co2.surrogate_grad(x[half], y[half], w, *theta, loss=loss) for half in halves]
+    for slope, left, right in zip(slopes, *sums, strict=True):
+        np.testing.assert_allclose(slope, left + right, rtol=1e-4, atol=1e-4 * n)
 
 
 def map_numpy(backend, arrays):
@@ -305,6 +325,36 @@ def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, whole, ref
     )
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_stump_of_several_chunks_equals_the_reference(fast_backend, dtype, loss, reference):
+    x, y, w, _, _ = problem(2100, 2, loss=loss, dtype=dtype)
+    weights = np.random.default_rng(2).uniform(0.1, 3, len(x))
+    options = {**learned(loss), "rng": 3, "lr": 0.1, "max_rounds": 1}
+    options["stump"] = StumpSettings(tau=1, batch_size=1500, min_steps=1)  # a step of two chunks
+    there = [fast_backend.array(a) for a in (x, y, w)]
+    got = co2.fit_stump(*there, sample_weight=fast_backend.array(weights), **options)
+    assert_same_bits(
+        map_numpy(fast_backend, got), reference(co2.fit_stump, x, y, w, sample_weight=weights, **options)
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("batch_size", [100, 5000])
+def test_threads_share_a_large_stump_with_equal_bits(threads, dtype, loss, batch_size):
+    x, y, w, _, _ = problem(40_000, 5, loss=loss, dtype=dtype)
+    stump = StumpSettings(tau=1, batch_size=batch_size, min_steps=1)
+    history = []
+
+    def fit():
+        history.append([])
+        options = {**learned(loss), "lr": 0.1, "max_rounds": 2, "stump": stump, "history": history[-1]}
+        return co2.fit_stump(x, y, w, rng=0, **options)
+
+    assert_all_same(on_threads(threads, fit))
+    assert history[0] == history[1] == history[2]
+    assert len(history[0]) == 3
+
+
 @hypothesis.given(
     shape=st.tuples(st.integers(1, 60), st.integers(1, 20)),
     loss=st.sampled_from(LOSSES),
@@ -445,6 +495,13 @@ def test_oc1_equals_the_reference(dtype, loss, reference):
                     {"sample_weight": weights, "min_weight_fraction_leaf": 0.4}):  # fmt: skip
         call = {**learned(loss), "rng": 1, **options}
         assert_same_bits([co2.fit_oc1(x, y, w, **call)], [reference(co2.fit_oc1, x, y, w, **call)])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_threads_share_a_large_search_with_equal_bits(threads, dtype, loss):
+    x, y, w, _, _ = problem(9000, 5, loss=loss, dtype=dtype)
+    options = {**learned(loss), "jumps": 3, "restarts": 1, "rng": 1}
+    assert_all_same(on_threads(threads, lambda: [co2.fit_oc1(x, y, w, **options)]))
 
 
 @pytest.mark.parametrize("criterion", ["entropy", "gini"])

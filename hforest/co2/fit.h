@@ -4,7 +4,7 @@
 
 enum {
     HF_LANES = 16,   /* partial sums of a product w.x */
-    HF_CHUNK = 1024, /* samples whose slopes are summed in the dtype of x; sums of chunks are float64 */
+    HF_CHUNK = 1024, /* samples whose sums are added to those of other samples, in float64 */
     HF_HALVINGS = 3  /* number of times that eta is lowered before the fit ends */
 };
 

@@ -3,8 +3,9 @@ sections 4 and 5).
 
 Functions, parameters and arrays are those of `cpu` and `gpu`. One bit can decide the side of a sample, so
 operations and their order are part of the definition. Products w.x are summed in the dtype of x, in sixteen
-lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample after sample; losses in
-float64, with an exponential and a logarithm of defined steps.
+lanes that are then folded by halves; slopes in the dtype of x, sample after sample; losses in float64, with
+an exponential and a logarithm of defined steps. A sum over samples is the sum of chunks of 1024 samples,
+added in float64, chunk after chunk.
 """
 
 import itertools
@@ -87,35 +88,61 @@ class _Losses:
         return [weight * _exp(-a) - b for a, b in zip(self.table[side], total, strict=True)]
 
 
+def _chunks(n):
+    """Returns the ranges of CHUNK numbers below n, over which sums are added first."""
+    return [range(first, min(first + CHUNK, n)) for first in range(0, n, CHUNK)]
+
+
 def _surrogate(w, losses, x, weight, order):
     """Returns eq. 10, and the sign of w.x of every sample."""
     total, sign = 0.0, [0] * len(x)
-    for i in order:
-        p = _dot(w, x[i])
-        # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
-        high = max(losses.loss(0, i) - p, losses.loss(1, i) + p)
-        total += float(weight[i]) * (high - abs(p))
-        sign[i] = (p > 0) - (p < 0)
+    for chunk in _chunks(len(order)):
+        part = 0.0
+        for at in chunk:
+            i = order[at]
+            p = _dot(w, x[i])
+            # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+            high = max(losses.loss(0, i) - p, losses.loss(1, i) + p)
+            part += float(weight[i]) * (high - abs(p))
+            sign[i] = (p > 0) - (p < 0)
+        total += part
     return total, sign
+
+
+def _sums_of_sides(losses, weight, order, sides):
+    """Returns weighted sums of the outputs of the samples on both sides, and weights (left, right, both)."""
+    sums, weights = [[0.0] * len(losses.theta[0]) for _ in range(2)], [0.0] * 3
+    for chunk in _chunks(len(order)):
+        part, part_weights = [[0.0] * len(losses.theta[0]) for _ in range(2)], [0.0] * 3
+        for at in chunk:
+            i, side = order[at], sides[at]
+            unit = float(weight[i])
+            part[side] = [a + unit * b for a, b in zip(part[side], losses.outputs(i), strict=True)]
+            part_weights[side] += unit
+            part_weights[2] += unit
+        sums = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(sums, part, strict=True)]
+        weights = [a + b for a, b in zip(weights, part_weights, strict=True)]
+    return sums, weights
 
 
 def _slopes(w, losses, x, weight, sign, order):
     """Returns sums over samples of subgradients (eq. 11) for w and both thetas; and their weight."""
-    slope = np.zeros(len(w), x.dtype)
-    sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
-    weights, both = [0.0, 0.0], 0.0
-    for i in order:
-        p, unit = _dot(w, x[i]), float(weight[i])
-        both += unit
-        side = int(not losses.loss(0, i) - p >= losses.loss(1, i) + p)  # Alg. 1, line 8
-        weights[side] += unit
-        sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
-        # Alg. 1, lines 9 and 12, as a gradient.
-        turn = 1 - sign[i] if side else -1 - sign[i]
-        if turn != 0:
-            slope = slope + x[i] * x.dtype.type(turn * unit)
+    slope, sides = np.zeros(len(w)), []
+    for chunk in _chunks(len(order)):
+        part = np.zeros(len(w), x.dtype)
+        for at in chunk:
+            i = order[at]
+            p = _dot(w, x[i])
+            side = int(not losses.loss(0, i) - p >= losses.loss(1, i) + p)  # Alg. 1, line 8
+            sides.append(side)
+            # Alg. 1, lines 9 and 12, as a gradient.
+            turn = 1 - sign[i] if side else -1 - sign[i]
+            if turn != 0:
+                part = part + x[i] * x.dtype.type(turn * float(weight[i]))
+        slope = slope + part
+    sums, weights = _sums_of_sides(losses, weight, order, sides)
     thetas = [losses.gradient(side, weights[side], sums[side]) for side in (0, 1)]
-    return slope, thetas, both
+    return slope.astype(x.dtype), thetas, weights[2]
 
 
 def surrogate(split, samples, out):
@@ -127,30 +154,16 @@ def surrogate(split, samples, out):
 def surrogate_grad(split, samples, grads):
     """Writes the subgradient of the surrogate (eq. 11)."""
     (w, *theta), (x, labels, targets, weight), (grad_w, *grad_theta) = split, samples, grads
-    losses = _Losses(labels, targets, *theta)
-    _, sign = _surrogate(w, losses, x, weight, range(len(x)))
-    grad_w[:] = 0
-    sums, weights = [[0.0] * len(theta[0]) for _ in range(2)], [0.0, 0.0]
-    for first in range(0, len(x), CHUNK):
-        slope, _, _ = _slopes(w, losses, x, weight, sign, range(first, min(first + CHUNK, len(x))))
-        grad_w += slope
-    for i in range(len(x)):
-        p = _dot(w, x[i])
-        side = int(not losses.loss(0, i) - p >= losses.loss(1, i) + p)
-        weights[side] += float(weight[i])
-        sums[side] = [a + float(weight[i]) * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
-    for side in (0, 1):
-        grad_theta[side][:] = losses.gradient(side, weights[side], sums[side])
+    losses, order = _Losses(labels, targets, *theta), range(len(x))
+    _, sign = _surrogate(w, losses, x, weight, order)
+    (grad_w[:], (grad_theta[0][:], grad_theta[1][:]), _) = _slopes(w, losses, x, weight, sign, order)
 
 
 def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
     # Alg. 1, line 2.
     losses = _Losses(labels, targets, [0.0] * n_outputs, [0.0] * n_outputs)
-    sums, weights = [[0.0] * n_outputs for _ in range(2)], [0.0, 0.0]
-    for i, s in enumerate(sign):
-        side, unit = int(s >= 0), float(weight[i])
-        weights[side] += unit
-        sums[side] = [a + unit * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
+    sides = [int(s >= 0) for s in sign]
+    sums, weights = _sums_of_sides(losses, weight, range(len(sides)), sides)
     both = [a + b for a, b in zip(*sums, strict=True)]
     if labels is None:
         return [

@@ -1,4 +1,8 @@
-"""Surrogates, oblique stumps and trees of stumps on the CPU. One thread grows a tree, or fits a stump."""
+"""Surrogates, oblique stumps and trees of stumps on the CPU.
+
+One thread grows a tree. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a large
+node, and the lines of `fit_oc1`.
+"""
 
 import numpy as np
 
@@ -8,29 +12,26 @@ from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
 from hforest.co2.cpu.losses cimport (
-    add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
+    hf_members, hf_sums, sum_slopes, sum_terms, theta_slope, write_losses,
 )
 from hforest.co2.cpu.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, row_bytes
-from hforest.co2.cpu.stump_fit cimport (
-    clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
-)
-cimport hforest.core.arrays as cnp
+from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, real, row_bytes
+from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
+    hf_stop, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
-from hforest.core.views cimport start, start_of_rows
+from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
 from hforest.growth.cpu.sources.columns cimport hf_standardized
 from hforest.growth.cpu.cpu cimport columns_of, grow_trees, task_of
 from hforest.growth.cpu.node_samples cimport start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
-cnp.import_array()
-
-cdef extern from "co2/fit.h" nogil:
-    int HF_CHUNK
+cdef enum:
+    SMALL = 1 << 18         # numbers below which a second thread does not pay in a pass over a node
+    SMALL_SEARCH = 1 << 13  # samples below which it does not pay in OC1's search
+    LINES = 16              # maximum number of lines that OC1 searches at a time
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -39,9 +40,10 @@ READS_WINDOWS = True
 
 
 cdef hf_rows _rows(x, bint offset):
+    # Returns the rows of a matrix of float32 or float64, which must outlive them.
     cdef hf_rows rows
-    rows.x, rows.n, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[0], x.shape[1], offset
-    rows.single = x.dtype.itemsize == 4
+    rows.x, rows.n, rows.n_features, rows.offset = start_of_reals(x), x.shape[0], x.shape[1], offset
+    rows.single = x.itemsize == 4
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
     rows.place, rows.mean, rows.deviation, rows.room = NULL, NULL, NULL, 0
@@ -58,6 +60,14 @@ cdef hf_rows _rows_of_windows(x, const hf_standardized* windows):
     return rows
 
 
+cdef int _read(const real[::1] a, real* out) except -1:
+    memcpy(out, &a[0], a.shape[0] * sizeof(real))
+
+
+cdef int _write(const real* a, real[::1] out) except -1:
+    memcpy(&out[0], a, out.shape[0] * sizeof(real))
+
+
 cdef class _Stump:
     """All samples of x as a node, with the workspace to fit a stump to them."""
 
@@ -65,6 +75,7 @@ cdef class _Stump:
     cdef hf_members m
     cdef hf_arena arena
     cdef hf_stump_workspace s
+    cdef hf_watch watch
     # Own the arrays to which `rows` and `m` point.
     cdef object x
     cdef const int32_t[::1] labels
@@ -74,89 +85,82 @@ cdef class _Stump:
 
     @cython.boundscheck(False)  # there may be no samples
     def __cinit__(
-        self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight,
-        int64_t n_outputs,
+        self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, split
     ):
-        cdef int64_t i
+        cdef const double[::1] theta0 = split[1], theta1 = split[2]
+        cdef int64_t n = x.shape[0], size = n * (x.shape[1] + theta0.shape[0])
         self.x, self.labels, self.targets, self.weight = x, labels, targets, weight
-        self.sample = np.arange(len(x) + 1, dtype=np.uint32)
+        self.sample = np.arange(n, dtype=np.uint32)
         self.rows = _rows(x, False)
-        start_stump(&self.s, &self.arena, &self.rows, len(x), n_outputs)
+        start_watch(&self.watch)
+        start_stump(
+            &self.s, &self.arena, &self.rows, n, theta0.shape[0], 1 if size < SMALL else hf_threads(),
+            &self.watch,
+        )
         if self.arena.failed:
-            raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
-        self.m.n, self.m.sample, self.m.weight = len(x), &self.sample[0], &weight[0]
+            raise MemoryError(f"co2: no memory for a stump on {n} samples")
+        self.m.n, self.m.sample, self.m.weight = n, &self.sample[0], &weight[0]
         self.m.label, self.m.targets, self.m.copies, self.m.n_copied = NULL, NULL, NULL, 0
         if labels is not None:
             self.m.label = &labels[0]
         else:
             self.m.targets = &targets[0, 0]
-        self.m.order, self.m.sign = self.s.order, self.s.sign
-        for i in range(self.m.n):
-            self.s.order[i] = <uint32_t> i
+        self.m.order, self.m.sign, self.s.passes.m = &self.sample[0], self.s.sign, &self.m
+        if self.rows.single:
+            _read[float](split[0], <float*> self.s.w)
+        else:
+            _read[double](split[0], <double*> self.s.w)
+        _read[double](theta0, self.s.losses.theta[0])
+        _read[double](theta1, self.s.losses.theta[1])
 
     def __dealloc__(self):
         release(&self.arena)
 
-    cdef double surrogate(self, split):
-        cdef const double[::1] theta0 = split[1], theta1 = split[2]
-        memcpy(self.s.w, cnp.PyArray_DATA(split[0]), cnp.PyArray_NBYTES(split[0]))
-        memcpy(self.s.losses.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
-        memcpy(self.s.losses.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
-        write_losses(&self.m, &self.s.losses)
-        write_products(&self.rows, &self.m, self.s.w, self.s.product)
-        return sum_surrogate(&self.m, &self.s.losses, self.s.product)
+    cdef int surrogate(self, double[::1] out) except -1:
+        self.s.passes.product = NULL
+        with nogil:
+            write_losses(&self.m, &self.s.losses)
+            sum_terms(&self.s.passes, True, self.s.sums)
+        out[0] = self.s.sums.terms
+        return raise_interrupt(&self.watch)
 
 
 def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
-    out[0] = _Stump(*samples, len(split[1])).surrogate(split)
+    _Stump(*samples, split).surrogate(out)
 
 
 def surrogate_grad(split, samples, grads):
     """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
     cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
-    cdef _Stump stump = _Stump(*samples, len(split[1]))
-    cdef hf_stump_workspace* s = &stump.s
-    cdef int64_t chunk, first, k, size = stump.rows.n_blocks * HF_LANES * samples[0].dtype.itemsize
-    cdef hf_watch watch
-    start_watch(&watch)
-    stump.surrogate(split)
-    clear_pull(s)
-    for k in range(grad_w.shape[0]):
-        grad_w[k] = 0
+    cdef _Stump stump = _Stump(*samples, split)
+    cdef hf_sums* sums = stump.s.sums
+    cdef int64_t k
+    stump.surrogate(np.empty(1))
     with nogil:
-        for chunk in range((stump.m.n + HF_CHUNK - 1) // HF_CHUNK):
-            first = chunk * HF_CHUNK
-            if hf_stopped(&watch):
-                break
-            memset(s.slope, 0, size)
-            add_slopes(
-                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + HF_CHUNK, stump.m.n), s.slope,
-                &s.pull,
-            )
-            for k in range(grad_w.shape[0]):
-                grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]
-    raise_interrupt(&watch)
+        sum_slopes(&stump.s.passes, 0, stump.m.n, sums)
+    raise_interrupt(&stump.watch)
+    for k in range(grad_w.shape[0]):
+        grad_w[k] = (<float*> sums.slope)[k] if stump.rows.single else (<double*> sums.slope)[k]
     for k in range(grad_theta0.shape[0]):
-        grad_theta0[k] = theta_slope(&stump.m, &s.losses, &s.pull, 0, k)
-        grad_theta1[k] = theta_slope(&stump.m, &s.losses, &s.pull, 1, k)
+        grad_theta0[k] = theta_slope(&stump.m, &stump.s.losses, sums, 0, k)
+        grad_theta1[k] = theta_slope(&stump.m, &stump.s.losses, sums, 1, k)
 
 
 def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
     """Fits w and theta in place (Alg. 1); history: OUT, the surrogate at the start and after each round."""
-    w = split[0]
     cdef double[::1] theta0 = split[1], theta1 = split[2]
-    cdef _Stump stump = _Stump(*samples, theta0.shape[0])
+    cdef _Stump stump = _Stump(*samples, split)
     cdef hf_schedule c = schedule._asdict()
-    cdef hf_watch watch
-    start_watch(&watch)
-    memcpy(stump.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
     with nogil:
-        fit_hyperplane(&stump.rows, &stump.m, &c, key, &stump.s, &history[0], &watch)
-    raise_interrupt(&watch)
-    memcpy(cnp.PyArray_DATA(w), stump.s.w, cnp.PyArray_NBYTES(w))
-    memcpy(&theta0[0], stump.s.losses.theta[0], theta0.shape[0] * sizeof(double))
-    memcpy(&theta1[0], stump.s.losses.theta[1], theta1.shape[0] * sizeof(double))
+        fit_hyperplane(&stump.m, &c, key, &stump.s, &history[0])
+    raise_interrupt(&stump.watch)
+    if stump.rows.single:
+        _write[float](<const float*> stump.s.w, split[0])
+    else:
+        _write[double](<const double*> stump.s.w, split[0])
+    _write[double](stump.s.losses.theta[0], theta0)
+    _write[double](stump.s.losses.theta[1], theta1)
 
 
 def fit_oc1(
@@ -174,6 +178,7 @@ def fit_oc1(
     cdef hf_pending node
     cdef hf_watch watch
     cdef bint fine
+    cdef int n_lines = 1 if weight.shape[0] < SMALL_SEARCH else min(hf_threads(), LINES)
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&node, 0, sizeof(hf_pending))
@@ -184,7 +189,7 @@ def fit_oc1(
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
     fine = start_samples(&t, &r, NULL, NULL, 0, t.n) and start_unit(&t, &r, 0, &node)
-    start_oc1(&o, &r.arena, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
+    start_oc1(&o, &r.arena, start_of_reals(x), x.shape[1], False, t.single, t.n, t.n_outputs, n_lines)
     r.least_weight = least_weight
     if not fine or r.arena.failed:
         hf_stop(&watch)
@@ -206,7 +211,7 @@ def grow(x, bins, objective, max_features, schedule, search, batch):
     t.in_terms = True
     cdef hf_standardized windows
     if bins is None:
-        windows.x, windows.offset = cnp.PyArray_DATA(x.windows.x), start[int64_t](x.windows.offset)
+        windows.x, windows.offset = start_of_reals(x.windows.x), start[int64_t](x.windows.offset)
         windows.mean, windows.deviation = start[double](x.units.mean), start[double](x.units.deviation)
         h.columns, h.rows = columns_of_windows(&windows, x.shape[1], t.single), _rows_of_windows(x, &windows)
         t.base = start[int64_t](x.windows.base)

@@ -46,9 +46,9 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
         return False
     work.index, work.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
     work.label, work.weight = <int32_t*> take(arena, r.n * 4), <double*> take(arena, r.n * 8)
-    start_stump(&work.stump, arena, &h.rows, r.n, t.n_outputs)
+    start_stump(&work.stump, arena, &h.rows, r.n, t.n_outputs, 1, t.watch)
     if h.has_search:
-        start_oc1(&work.search, arena, h.rows.x, n_features, True, t.single, r.n)
+        start_oc1(&work.search, arena, h.rows.x, n_features, True, t.single, r.n, t.n_outputs, 1)
     return not arena.failed
 
 
@@ -77,7 +77,7 @@ cdef void _fit(
         for j in range(n_features + 1):
             w[j] = <real> wide[j]
         return
-    fit_hyperplane(&h.rows, m, &h.schedule, key, &work.stump, NULL, t.watch)
+    fit_hyperplane(m, &h.schedule, key, &work.stump, NULL)
 
 
 cdef void _fill_sides(

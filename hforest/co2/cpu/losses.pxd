@@ -1,11 +1,16 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
 
 from hforest.co2.cpu.rows cimport hf_rows
+from hforest.core.machine cimport hf_watch
 
 cdef extern from "core/series.h" nogil:
     double HF_LN2
     double hf_exp(double a)
     double hf_log2(double a)
+
+cdef extern from "co2/fit.h":
+    enum:
+        HF_CHUNK
 
 
 # The samples of a node, with arrays (n,) of their own.
@@ -27,50 +32,48 @@ ctypedef struct hf_losses:
     double* theta[2]
     double* loss[2]
 
-# Sums over the samples of each side, (n_outputs,): the weights by class, or the weighted targets; and the
-# weight of the side.
-ctypedef struct hf_pull:
-    double* sum[2]
-    double weight[2]
+# Sums over samples.
+ctypedef struct hf_sums:
+    double terms        # of the surrogate
+    double weight       # of all samples
+    double weights[2]   # of the samples of each side
+    double* outputs[2]  # (n_outputs,) of each side: the weights by class, or the weighted targets
+    void* slope         # (n_blocks, 16), with the dtype of x: subgradient with respect to w
+
+# What passes over the samples of a node read and write.
+ctypedef struct hf_passes:
+    const hf_rows* rows
+    const hf_members* m
+    const hf_losses* losses
+    const void* w       # (n_blocks, 16)
+    double* product     # (n,): w.x of the samples, in the order of the pass; or NULL
+    # Sums of n_chunks chunks that threads visit at a time, `stride` bytes apart: no two share a cache line.
+    char* chunks
+    int64_t n_chunks
+    int64_t stride
+    double* slope       # (n_blocks, 16): sums over chunks
+    int n_threads       # 1: the call may be within a parallel loop
+    hf_watch* watch
 
 cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil
 cdef void fill_rows(
     const hf_rows* rows, const hf_members* m, const uint32_t* order, int64_t first, const void** row
 ) noexcept nogil
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil
-cdef void write_products(
-    const hf_rows* rows, const hf_members* m, const void* w, double* product
-) noexcept nogil
-cdef double sum_surrogate(
-    const hf_members* m, const hf_losses* losses, const double* product
-) noexcept nogil
-cdef double add_slopes(
-    const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
-    int64_t last, void* slope, hf_pull* pull
-) noexcept nogil
+cdef void sum_terms(const hf_passes* p, bint with_products, hf_sums* sums) noexcept nogil
+cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil
+cdef void sum_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil
+
+
+cdef inline hf_sums* sums_of_chunk(const hf_passes* p, int64_t c) noexcept nogil:
+    return <hf_sums*> (p.chunks + c * p.stride)
 
 
 cdef inline double theta_slope(
-    const hf_members* m, const hf_losses* losses, const hf_pull* pull, int side, int64_t k
+    const hf_members* m, const hf_losses* losses, const hf_sums* sums, int side, int64_t k
 ) noexcept nogil:
-    # Returns the derivative of the loss of a side with respect to theta[k]: W softmax(theta)[k] - sum[k] for
-    # labels, 2 (W theta[k] - sum[k]) for targets.
+    # Returns the derivative of the loss of a side with respect to theta[k], from its weight W and the sum of
+    # output k: W softmax(theta)[k] - sum for labels, 2 (W theta[k] - sum) for targets.
     if m.label != NULL:
-        return pull.weight[side] * hf_exp(-losses.loss[side][k]) - pull.sum[side][k]
-    return 2 * (pull.weight[side] * losses.theta[side][k] - pull.sum[side][k])
-
-
-cdef inline void add_pull(
-    const hf_members* m, const hf_losses* losses, hf_pull* pull, int side, int64_t at
-) noexcept nogil:
-    # Adds sample `at` to the sums of a side.
-    cdef const double* y
-    cdef double weight = m.weight[at]
-    cdef int64_t k
-    pull.weight[side] += weight
-    if m.label != NULL:
-        pull.sum[side][m.label[at]] += weight
-        return
-    y = m.targets + <int64_t> m.sample[at] * losses.n_outputs
-    for k in range(losses.n_outputs):
-        pull.sum[side][k] += weight * y[k]
+        return sums.weights[side] * hf_exp(-losses.loss[side][k]) - sums.outputs[side][k]
+    return 2 * (sums.weights[side] * losses.theta[side][k] - sums.outputs[side][k])

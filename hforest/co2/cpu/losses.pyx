@@ -1,15 +1,21 @@
 """The surrogate of a split's loss and its subgradients (Norouzi et al. 2015, eq. 3, 4, 10 and 11).
 
-Losses are summed in float64. Rows of x are far apart in memory: HF_TOGETHER of them are read together, while
+Sums over samples are those of chunks of HF_CHUNK samples, added in order, in float64. Threads share the
+chunks of a pass over a node. Rows of x are far apart in memory: HF_TOGETHER of them are read together, while
 the next ones are prefetched. Windows are copied. For each node, copies of as many as memory allows are kept;
 the others are copied HF_TOGETHER at a time in each pass.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport fabs
 from libc.stdint cimport int8_t, int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from hforest.co2.cpu.rows cimport HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
+from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
+from hforest.core.machine cimport hf_begin, hf_end, hf_has_stopped, hf_stopped, hf_units
+
+# Writes the sums (OUT) over the samples at places first to last - 1 of a pass.
+ctypedef void (*hf_visit)(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil
 
 
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
@@ -100,72 +106,175 @@ cdef inline void _next_rows(
         fill_rows(rows, m, m.order, first + HF_TOGETHER, after)
 
 
-cdef void write_products(
-    const hf_rows* rows, const hf_members* m, const void* w, double* product
+cdef inline void _clear(const hf_passes* p, hf_sums* sums) noexcept nogil:
+    cdef int side
+    sums.terms = sums.weight = 0
+    for side in range(2):
+        sums.weights[side] = 0
+        memset(sums.outputs[side], 0, p.losses.n_outputs * sizeof(double))
+    memset(sums.slope, 0, p.rows.n_blocks * HF_LANES * (4 if p.rows.single else 8))
+
+
+cdef void _add(const hf_passes* p, const hf_sums* chunk, hf_sums* sums) noexcept nogil:
+    # Adds the sums of a chunk to `sums` (IN, OUT), and slopes to p.slope.
+    cdef int64_t j, k
+    cdef int side
+    sums.terms += chunk.terms
+    sums.weight += chunk.weight
+    for side in range(2):
+        sums.weights[side] += chunk.weights[side]
+        for k in range(p.losses.n_outputs):
+            sums.outputs[side][k] += chunk.outputs[side][k]
+    for j in range(p.rows.n_blocks * HF_LANES):
+        p.slope[j] += (<float*> chunk.slope)[j] if p.rows.single else (<double*> chunk.slope)[j]
+
+
+cdef void _sum_chunks(
+    const hf_passes* p, hf_visit visit, int64_t first, int64_t last, hf_sums* sums
 ) noexcept nogil:
-    # Writes w.x of each sample to `product` (OUT (m.n,)), in their order.
+    # Writes the sums (OUT) over the places first to last - 1, chunk by chunk, with p.n_threads threads.
+    cdef int64_t n = (last - first + HF_CHUNK - 1) // HF_CHUNK, begin, c, j, n_chunks
+    if n == 1:
+        visit(p, first, last, sums)
+        return
+    _clear(p, sums)
+    memset(p.slope, 0, p.rows.n_blocks * HF_LANES * sizeof(double))
+    begin = first
+    while begin < last:
+        n_chunks = min(p.n_chunks, (last - begin + HF_CHUNK - 1) // HF_CHUNK)
+        if p.n_threads == 1:
+            for c in range(n_chunks):
+                if hf_stopped(p.watch):
+                    return
+                visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), sums_of_chunk(p, c))
+        else:
+            for c in prange(
+                hf_units(p.watch, n_chunks, p.n_threads), schedule="dynamic", num_threads=p.n_threads
+            ):
+                if hf_begin(p.watch, c):
+                    visit(p, begin + c * HF_CHUNK, min(begin + (c + 1) * HF_CHUNK, last), sums_of_chunk(p, c))
+                    hf_end(p.watch)
+        if hf_has_stopped(p.watch):
+            return
+        for c in range(n_chunks):
+            _add(p, sums_of_chunk(p, c), sums)
+        begin += n_chunks * HF_CHUNK
+    for j in range(p.rows.n_blocks * HF_LANES):
+        if p.rows.single:
+            (<float*> sums.slope)[j] = <float> p.slope[j]
+        else:
+            (<double*> sums.slope)[j] = p.slope[j]
+
+
+cdef inline void _add_outputs(
+    const hf_members* m, const hf_losses* losses, int side, int64_t at, hf_sums* sums
+) noexcept nogil:
+    # Adds weight and outputs of sample `at` to the sums of a side.
+    cdef const double* y
+    cdef double weight = m.weight[at]
+    cdef int64_t k
+    sums.weights[side] += weight
+    if m.label != NULL:
+        sums.outputs[side][m.label[at]] += weight
+        return
+    y = m.targets + <int64_t> m.sample[at] * losses.n_outputs
+    for k in range(losses.n_outputs):
+        sums.outputs[side][k] += weight * y[k]
+
+
+cdef void _sum_terms(
+    const hf_passes* p, const double* product, int64_t first, int64_t last, hf_sums* sums
+) noexcept nogil:
+    # Sums the terms of the surrogate, and writes the signs of w.x.
+    #
+    # product  IN (last - first,)  w.x of the samples
+    cdef const hf_members* m = p.m
+    cdef const hf_losses* losses = p.losses
+    cdef double terms = 0, w_x, left, right
+    cdef int64_t i, at
+    _clear(p, sums)
+    for i in range(first, last):
+        at, w_x = m.order[i], product[i - first]
+        # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
+        left, right = _loss_of(m, losses, 0, at) - w_x, _loss_of(m, losses, 1, at) + w_x
+        terms += m.weight[at] * ((left if left >= right else right) - fabs(w_x))
+        m.sign[at] = <int8_t> ((w_x > 0) - (w_x < 0))
+    sums.terms = terms
+
+
+cdef void _visit_terms(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    _sum_terms(p, p.product + first, first, last, sums)
+
+
+cdef void _visit_products_and_terms(
+    const hf_passes* p, int64_t first, int64_t last, hf_sums* sums
+) noexcept nogil:
+    # Computes products first, and writes them to p.product.
     cdef const void* row[HF_TOGETHER]
     cdef const void* after[HF_TOGETHER]
-    cdef double some[HF_TOGETHER]
-    cdef int64_t first
-    if m.n and not _are_copied_here(m):
-        fill_rows(rows, m, m.order, 0, after)
-    for first in range(0, m.n, 8):
-        _next_rows(rows, m, first, row, after)
-        write_dots(rows, row, after, w, some)
-        memcpy(product + first, some, min(HF_TOGETHER, m.n - first) * sizeof(double))
+    cdef double product[HF_CHUNK]
+    cdef int64_t i
+    if first < last and not _are_copied_here(p.m):
+        fill_rows(p.rows, p.m, p.m.order, first, after)
+    for i in range(first, last, 8):
+        _next_rows(p.rows, p.m, i, row, after)
+        write_dots(p.rows, row, after, p.w, product + i - first)
+    _sum_terms(p, product, first, last, sums)
+    if p.product != NULL:
+        memcpy(p.product + first, product, (last - first) * sizeof(double))
 
 
-cdef double sum_surrogate(
-    const hf_members* m, const hf_losses* losses, const double* product
-) noexcept nogil:
-    # Returns the surrogate, a sum over samples; writes the signs of w.x.
-    cdef double total = 0, p, left, right
-    cdef int64_t i, at
-    for i in range(m.n):
-        at, p = m.order[i], product[i]
-        # eq. 10: max(-w.x + l(theta0, y), w.x + l(theta1, y)) - |w.x|
-        left, right = _loss_of(m, losses, 0, at) - p, _loss_of(m, losses, 1, at) + p
-        total += m.weight[at] * ((left if left >= right else right) - fabs(p))
-        m.sign[at] = <int8_t> ((p > 0) - (p < 0))
-    return total
+cdef void sum_terms(const hf_passes* p, bint with_products, hf_sums* sums) noexcept nogil:
+    # Writes sums.terms (OUT), the surrogate, and the signs of w.x.
+    _sum_chunks(p, _visit_products_and_terms if with_products else _visit_terms, 0, p.m.n, sums)
 
 
-cdef double add_slopes(
-    const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
-    int64_t last, void* slope, hf_pull* pull
-) noexcept nogil:
-    # Adds the subgradients (eq. 11) of samples order[first] to order[last - 1]; returns their weight.
-    #
-    # w       IN (n_blocks, 16)
-    # slope   IN, OUT (n_blocks, 16), with respect to w
-    # pull    IN, OUT, with respect to theta
+cdef void _visit_sides(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    cdef int64_t at
+    _clear(p, sums)
+    for at in range(first, last):
+        _add_outputs(p.m, p.losses, p.m.sign[at] >= 0, at, sums)
+
+
+cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil:
+    # Writes weights and outputs (OUT) of the samples that the signs of w.x send to each side.
+    _sum_chunks(p, _visit_sides, 0, p.m.n, sums)
+
+
+cdef void _visit_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    cdef const hf_rows* rows = p.rows
+    cdef const hf_members* m = p.m
+    cdef const hf_losses* losses = p.losses
     cdef const void* row[HF_TOGETHER]
     cdef const void* after[HF_TOGETHER]
     cdef const void* moving[HF_TOGETHER]
     cdef double product[HF_TOGETHER]
     cdef double factor[HF_TOGETHER]
-    cdef double weight = 0, p
+    cdef double weight = 0, w_x
     cdef int64_t at
     cdef int r, n_moving, right, turn
-    if first == last:
-        return weight
-    if not _are_copied_here(m):
+    _clear(p, sums)
+    if first < last and not _are_copied_here(m):
         fill_rows(rows, m, m.order, first, after)
     while first < last:
         _next_rows(rows, m, first, row, after)
-        write_dots(rows, row, after, w, product)
+        write_dots(rows, row, after, p.w, product)
         n_moving = 0
         for r in range(<int> min(HF_TOGETHER, last - first)):
-            at, p = m.order[first + r], product[r]
+            at, w_x = m.order[first + r], product[r]
             # Alg. 1, line 8: the side with the larger bound.
-            right = not _loss_of(m, losses, 0, at) - p >= _loss_of(m, losses, 1, at) + p
-            add_pull(m, losses, pull, right, at)
+            right = not _loss_of(m, losses, 0, at) - w_x >= _loss_of(m, losses, 1, at) + w_x
+            _add_outputs(m, losses, right, at, sums)
             weight += m.weight[at]
             # Alg. 1, lines 9 and 12, as a gradient: turn x.
             turn = (1 if right else -1) - m.sign[at]
             moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
             n_moving += turn != 0
-        add_rows(rows, moving, factor, n_moving, slope)
+        add_rows(rows, moving, factor, n_moving, sums.slope)
         first += HF_TOGETHER
-    return weight
+    sums.weight = weight
+
+
+cdef void sum_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil:
+    # Writes weights, outputs and slope (OUT) of eq. 11 for the samples order[first] to order[last - 1].
+    _sum_chunks(p, _visit_slopes, first, last, sums)

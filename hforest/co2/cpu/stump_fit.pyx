@@ -10,8 +10,8 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.losses cimport (
-    HF_LN2, add_pull, add_slopes, copy_members, hf_log2, sum_surrogate, theta_slope, write_losses,
-    write_products,
+    HF_CHUNK, HF_LN2, copy_members, hf_log2, hf_passes, hf_sums, sum_sides, sum_slopes, sum_terms,
+    sums_of_chunk, theta_slope, write_losses,
 )
 from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
@@ -28,6 +28,11 @@ cdef extern from "co2/visits.h" nogil:
 cdef extern from "co2/fit.h" nogil:
     int HF_HALVINGS
     double HF_ABSENT
+
+cdef enum:
+    CHUNKS = 64     # chunks whose sums are kept at a time
+    LINE = 128      # bytes, two cache lines: processors prefetch pairs of them
+
 # Slightly below 1, so that rounding leaves a w that is scaled onto the ball inside of it.
 cdef double INSIDE_FLOAT = 1 - 2.0**-22
 cdef double INSIDE_DOUBLE = 1 - 2.0**-50
@@ -37,25 +42,49 @@ cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
     return rows.n_blocks * HF_LANES * (4 if rows.single else 8)
 
 
+cdef int64_t _sums_bytes(const hf_rows* rows, int64_t n_outputs) noexcept nogil:
+    # Returns the bytes of sums, as `_place_sums` lays them out, and of a cache line.
+    return sizeof(hf_sums) + 2 * n_outputs * 8 + <int64_t> _w_bytes(rows) + LINE
+
+
+cdef void _place_sums(hf_sums* sums, int64_t n_outputs) noexcept nogil:
+    # Gives sums their arrays, which follow them:
+    #
+    #     | hf_sums | outputs[0] | outputs[1] | slope |
+    sums.outputs[0] = <double*> (sums + 1)
+    sums.outputs[1] = sums.outputs[0] + n_outputs
+    sums.slope = sums.outputs[1] + n_outputs
+
+
 cdef void start_stump(
-    hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs
+    hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs, int n_threads,
+    hf_watch* watch
 ) noexcept nogil:
-    # Allocates the workspace of stumps on at most n samples.
-    cdef int64_t size = _w_bytes(rows), k = n_outputs
+    # Allocates the workspace of stumps on at most n samples, whose passes take at most n_threads threads.
+    cdef int64_t size = _w_bytes(rows), k = n_outputs, n_chunks = (n + HF_CHUNK - 1) // HF_CHUNK, c
+    cdef hf_passes* p = &s.passes
     cdef int side
     s.losses.n_outputs = n_outputs
-    s.w, s.v, s.slope = take_zeros(arena, size), take_zeros(arena, size), take_zeros(arena, size)
-    s.best_w = take_zeros(arena, size)
+    s.w, s.v, s.best_w = take_zeros(arena, size), take_zeros(arena, size), take_zeros(arena, size)
     s.order, s.shuffled = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
-    s.sign, s.product = <int8_t*> take(arena, n), <double*> take(arena, n * 8)
+    s.sign = <int8_t*> take(arena, n)
     s.start = <double*> take(arena, rows.n_blocks * HF_LANES * 8)
     s.copies = NULL
     if rows.place != NULL:
         s.copies = <char*> take(arena, (min(n, rows.room) + HF_TOGETHER) * row_bytes(rows))
     for side in range(2):
         s.losses.theta[side], s.losses.loss[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-        s.pull.sum[side], s.speed[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-        s.best_theta[side] = <double*> take(arena, k * 8)
+        s.speed[side], s.best_theta[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
+    p.rows, p.m, p.losses, p.w, p.watch = rows, NULL, &s.losses, s.w, watch
+    p.product, p.slope = <double*> take(arena, n * 8), s.start
+    p.n_threads, p.n_chunks = <int> max(1, min(n_threads, n_chunks)), min(n_chunks, CHUNKS)
+    p.stride = _sums_bytes(rows, k)
+    s.sums, p.chunks = <hf_sums*> take(arena, p.stride), <char*> take(arena, p.n_chunks * p.stride)
+    if arena.failed:
+        return
+    _place_sums(s.sums, k)
+    for c in range(p.n_chunks):
+        _place_sums(sums_of_chunk(p, c), k)
 
 
 cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
@@ -101,37 +130,29 @@ cdef void _order_epoch(
         at -= n if at >= n else 0
 
 
-cdef void clear_pull(hf_stump_workspace* s) noexcept nogil:
-    cdef int side
-    for side in range(2):
-        memset(s.pull.sum[side], 0, s.losses.n_outputs * sizeof(double))
-        s.pull.weight[side] = 0
-
-
 cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_workspace* s) noexcept nogil:
     # Writes theta of both sides of w.x, whose signs are set (Alg. 1, line 2): logarithms of smoothed class
     # shares, or means of the targets.
     cdef double added = 0, both, share
-    cdef double* sum
-    cdef double* weight = s.pull.weight
-    cdef int64_t i, k
+    cdef const double* weights = s.sums.weights
+    cdef const double* left = s.sums.outputs[0]
+    cdef const double* right = s.sums.outputs[1]
+    cdef int64_t k
     cdef int side
-    clear_pull(s)
-    for i in range(m.n):
-        add_pull(m, &s.losses, &s.pull, m.sign[i] >= 0, i)
+    sum_sides(&s.passes, s.sums)
     for k in range(s.losses.n_outputs):
-        added += c.smooth * (1 if s.pull.sum[0][k] + s.pull.sum[1][k] > 0 else HF_ABSENT)
+        added += c.smooth * (1 if left[k] + right[k] > 0 else HF_ABSENT)
     for side in range(2):
-        sum = s.pull.sum[side]
         for k in range(s.losses.n_outputs):
-            both = s.pull.sum[0][k] + s.pull.sum[1][k]
+            both = left[k] + right[k]
             share = c.smooth * (1 if both > 0 else HF_ABSENT)
             if m.label != NULL:
-                s.losses.theta[side][k] = hf_log2((sum[k] + share) / (weight[side] + added)) * HF_LN2
-            elif weight[side] > 0:
-                s.losses.theta[side][k] = sum[k] / weight[side]
+                share += s.sums.outputs[side][k]
+                s.losses.theta[side][k] = hf_log2(share / (weights[side] + added)) * HF_LN2
+            elif weights[side] > 0:
+                s.losses.theta[side][k] = s.sums.outputs[side][k] / weights[side]
             else:
-                s.losses.theta[side][k] = both / weight[1 - side]
+                s.losses.theta[side][k] = both / weights[1 - side]
 
 
 cdef void _step(
@@ -143,26 +164,25 @@ cdef void _step(
     cdef double rate, slope
     cdef int64_t k
     cdef int side
-    memset(s.slope, 0, _w_bytes(rows))
-    clear_pull(s)
-    rate = eta / add_slopes(rows, m, &s.losses, s.w, first, last, s.slope, &s.pull)
+    sum_slopes(&s.passes, first, last, s.sums)
+    rate = eta / s.sums.weight
     for side in range(2):
         for k in range(s.losses.n_outputs):
-            slope = theta_slope(m, &s.losses, &s.pull, side, k)
+            slope = theta_slope(m, &s.losses, s.sums, side, k)
             s.speed[side][k] = c.momentum * s.speed[side][k] - rate * slope
             s.losses.theta[side][k] += s.speed[side][k]
     if rows.single:
-        _move(rows, <float*> s.w, <float*> s.v, <const float*> s.slope, c.momentum, rate, c.nu)
+        _move(rows, <float*> s.w, <float*> s.v, <const float*> s.sums.slope, c.momentum, rate, c.nu)
     else:
-        _move(rows, <double*> s.w, <double*> s.v, <const double*> s.slope, c.momentum, rate, c.nu)
+        _move(rows, <double*> s.w, <double*> s.v, <const double*> s.sums.slope, c.momentum, rate, c.nu)
     write_losses(m, &s.losses)
 
 
-cdef double _surrogate(const hf_rows* rows, const hf_members* m, hf_stump_workspace* s) noexcept nogil:
+cdef double _surrogate(const hf_members* m, hf_stump_workspace* s) noexcept nogil:
     # Returns the surrogate of w and theta; writes the signs of w.x.
     memcpy(s.order, s.shuffled, m.n * sizeof(uint32_t))
-    write_products(rows, m, s.w, s.product)
-    return sum_surrogate(m, &s.losses, s.product)
+    sum_terms(&s.passes, True, s.sums)
+    return s.sums.terms
 
 
 cdef double _start(
@@ -181,10 +201,11 @@ cdef double _start(
         memset(s.speed[side], 0, s.losses.n_outputs * sizeof(double))
         memset(s.losses.theta[side], 0, s.losses.n_outputs * sizeof(double))
     write_losses(m, &s.losses)
-    _surrogate(rows, m, s)
+    _surrogate(m, s)
     _start_theta(m, c, s)
     write_losses(m, &s.losses)
-    return sum_surrogate(m, &s.losses, s.product)
+    sum_terms(&s.passes, False, s.sums)
+    return s.sums.terms
 
 
 cdef void _copy_best(const hf_rows* rows, hf_stump_workspace* s, bint back) noexcept nogil:
@@ -200,22 +221,22 @@ cdef void _copy_best(const hf_rows* rows, hf_stump_workspace* s, bint back) noex
 
 
 cdef void fit_hyperplane(
-    const hf_rows* rows, hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s,
-    double* history, hf_watch* watch
+    hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s, double* history
 ) noexcept nogil:
     # Runs Alg. 1: writes the w and theta with the least surrogate among those at the start and after each
-    # round. Ends early if `watch` says so.
+    # round. Ends early if the watch says so.
     #
     # s.w       IN, OUT (n_blocks, 16)
     # history   OUT (max_rounds + 1,) or NULL: the surrogate at the start and after each round
     cdef int64_t batch, n_steps, n_epochs, _, first, last, round = 0, waiting = 0, n_lowered = 0, n_done = 0
     cdef int64_t work
+    cdef const hf_rows* rows = s.passes.rows
     cdef uint64_t epoch = 0
     cdef double eta = c.eta, value, best, before
     if m.n < c.min_samples:
         memset(s.w, 0, _w_bytes(rows))
         return
-    m.order, m.sign, m.copies = s.order, s.sign, s.copies
+    m.order, m.sign, m.copies, s.passes.m = s.order, s.sign, s.copies, m
     copy_members(rows, m)
     batch = min(c.batch, m.n)
     n_steps = (m.n + batch - 1) // batch
@@ -234,13 +255,13 @@ cdef void fit_hyperplane(
             first = 0
             while first < m.n:
                 last = min(first + batch, m.n)
-                if hf_stopped_after(watch, &n_done, work):
+                if hf_stopped_after(s.passes.watch, &n_done, work):
                     return
                 _step(rows, m, c, eta, first, last, s)
                 first = last
         # w_old = w (Alg. 1, line 4): _surrogate also writes its signs.
         before = value
-        value = _surrogate(rows, m, s)
+        value = _surrogate(m, s)
         round += 1
         if history != NULL:
             history[round] = value

@@ -100,8 +100,11 @@ def _terms(split: checks.Split, a: checks.Samples) -> _Terms:
 
 def surrogate(split: checks.Split, samples: checks.Samples, out: Array) -> None:
     """Writes the surrogate, a sum over samples (eq. 10), to out[0]."""
-    term = _terms(split, samples).term
-    launch_each(PACKAGE, "total", samples.x.dtype, 1, (term, len(term), out))
+    term, dtype = _terms(split, samples).term, samples.x.dtype
+    n_chunks = -(-len(term) // CHUNK)
+    part = array_module(term).empty(n_chunks)
+    launch(PACKAGE, "chunk_terms", dtype, n_chunks, (term, len(term), part), threads=BLOCK)
+    launch_each(PACKAGE, "total", dtype, 1, (part, n_chunks, out))
 
 
 def surrogate_grad(split: checks.Split, samples: checks.Samples, grads: checks.Split) -> None:
@@ -111,15 +114,12 @@ def surrogate_grad(split: checks.Split, samples: checks.Samples, grads: checks.S
     of_split, theta, table, _, side, factor = _terms(split, samples)
     n, n_features = x.shape
     n_chunks = -(-n // CHUNK)
-    slope = xp.empty((n_chunks, n_features), x.dtype)
-    launch_each(
-        PACKAGE, "chunk_slopes", x.dtype, slope.size, (x, factor, n, n_features, CHUNK, n_chunks, slope)
-    )
+    slope, part = xp.empty((n_chunks, n_features), x.dtype), xp.empty((n_chunks, len(theta) + 2))
+    launch_each(PACKAGE, "chunk_slopes", x.dtype, slope.size, (x, factor, n, n_features, n_chunks, slope))
     launch_each(PACKAGE, "chunk_sums", x.dtype, n_features, (slope, n_features, n_chunks, grad_w))
-    launch_each(
-        PACKAGE, "theta_slopes", x.dtype, theta.size,
-        (of_split, theta, table, side, xp.empty(theta.shape), *grad_thetas),
-    )  # fmt: skip
+    launch(PACKAGE, "chunk_sides", x.dtype, n_chunks, (of_split, side, part), threads=BLOCK)
+    arguments = of_split, theta, table, part, n_chunks, *grad_thetas
+    launch_each(PACKAGE, "theta_slopes", x.dtype, len(theta), arguments)
 
 
 def fit_stump(samples: checks.Samples, schedule: Any, key: int, split: checks.Split, history: Array) -> None:

@@ -1,5 +1,6 @@
 // Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads compute a product w.x, one per lane
-// of the reference. Sums over samples run in their order, one thread per element, so results are bit-identical to it.
+// of the reference. Sums over samples are those of chunks of HF_CHUNK samples, each in its order, added in their order, so
+// results are bit-identical to it.
 // fit_stumps is one block per stump: its warps make 280,000 accesses in sequence in the job co2.fit_stump of
 // bench/gpu_counts.py. A stump of 20,000 samples of 256 features took 132 ms, where 16 CPU cores take 11.
 
@@ -66,14 +67,23 @@ __device__ static void fill_table(const Samples &s, const double *theta, double 
     for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
 }
 
-// Returns the slope with respect to output k of theta on a side. sums (2, n_outputs): weighted sums of the outputs of
-// the samples on each side; weights (2,): their total weights.
+// Returns the slope with respect to number `at` of theta. sum: the weighted sum of its output over the samples on its
+// side; weight: their total weight.
 __device__ static double slope_of_theta(
-    const Samples &s, const double *theta, const double *table, const double *sums, const double *weights, int side,
-    size k
+    const Samples &s, const double *theta, const double *table, size at, double sum, double weight
 ) {
-    const size at = side * s.n_outputs + k;
-    return s.has_labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
+    return s.has_labels ? weight * hf_exp(-table[at]) - sum : 2 * (weight * theta[at] - sum);
+}
+
+// Returns the sum of term(a) over first <= a < last: of each chunk in the type of the terms, of the chunks in double.
+template <typename Term> __device__ static double sum_chunks(size first, size last, Term term) {
+    double sum = 0;
+    for (size chunk = first; chunk < last; chunk += HF_CHUNK) {
+        auto part = term(chunk);
+        for (size a = chunk + 1; a < last && a < chunk + HF_CHUNK; ++a) part = part + term(a);
+        sum += part;
+    }
+    return sum;
 }
 
 // Returns w.x. All threads of the block call it, sixteen neighbours with the same row i.
@@ -116,24 +126,39 @@ extern "C" __global__ void terms(
     factor[i] = (real)(turn * s.weight[i]);
 }
 
-// out (1,), OUT: the sum of term (n,), IN, in order. A single thread computes it.
-extern "C" __global__ void total(const double *__restrict__ term, size n, double *__restrict__ out) {
+// Copies what a block reads of its chunk of samples to shared memory; returns the number of samples.
+template <typename T> __device__ static int read_chunk(const T *from, size n, T *to) {
+    const size first = blockIdx.x * (size)HF_CHUNK, here = n - first < HF_CHUNK ? n - first : HF_CHUNK;
+    for (size i = threadIdx.x; i < here; i += blockDim.x) to[i] = from[first + i];
+    return (int)here;
+}
+
+// part (n_chunks,), OUT: the sums of term (n,), IN, over chunks. One block per chunk.
+extern "C" __global__ void chunk_terms(const double *__restrict__ term, size n, double *__restrict__ part) {
+    __shared__ double tile[HF_CHUNK];
+    const int here = read_chunk(term, n, tile);
+    __syncthreads();
+    if (threadIdx.x == 0) part[blockIdx.x] = sum_chunks(0, here, [&](size i) { return tile[i]; });
+}
+
+// out (1,), OUT: the sum of part (n_chunks,), IN, in order. A single thread computes it.
+extern "C" __global__ void total(const double *__restrict__ part, size n_chunks, double *__restrict__ out) {
     if (thread_number() > 0) return;
     double sum = 0;
-    for (size i = 0; i < n; ++i) sum += term[i];
+    for (size c = 0; c < n_chunks; ++c) sum += part[c];
     out[0] = sum;
 }
 
 // Writes the slopes with respect to w, summed over each chunk of samples. One thread per feature and chunk.
 extern "C" __global__ void chunk_slopes(
-    const real *__restrict__ x, const real *__restrict__ factor, size n, size n_features, size chunk, size n_chunks,
+    const real *__restrict__ x, const real *__restrict__ factor, size n, size n_features, size n_chunks,
     real *__restrict__ slope
 ) {
     const size i = thread_number();
     if (i >= n_chunks * n_features) return;
-    const size first = i / n_features * chunk, j = i % n_features;
+    const size first = i / n_features * HF_CHUNK, j = i % n_features;
     real sum = 0;
-    for (size s = first; s < first + chunk && s < n; ++s)
+    for (size s = first; s < first + HF_CHUNK && s < n; ++s)
         if (factor[s] != 0) sum = sum + x[s * n_features + j] * factor[s];
     slope[i] = sum;
 }
@@ -149,39 +174,38 @@ extern "C" __global__ void chunk_sums(
     grad[j] = sum;
 }
 
-// Number of samples whose sides and weights a block holds in shared memory at a time.
-#define TILE 1024
-
-// Writes the slopes with respect to theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side
-// (n,), IN; sums (2, n_outputs) is workspace. One thread per output and side; a block reads sides and weights once, in
-// tiles.
-extern "C" __global__ void theta_slopes(
-    Samples s, const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
-    double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
-) {
-    __shared__ double weight_of[TILE];
-    __shared__ int side_of[TILE];
-    const size at = thread_number(), k = at % s.n_outputs;
-    const int mine = (int)(at / s.n_outputs);
-    double sum = 0, mass = 0, weights[2] = {0, 0};
-    for (size first = 0; first < s.n; first += TILE) {
-        const int n = (int)(s.n - first < TILE ? s.n - first : TILE);
-        __syncthreads();
-        for (int i = threadIdx.x; i < n; i += blockDim.x) {
-            weight_of[i] = s.weight[first + i];
-            side_of[i] = side[first + i];
-        }
-        __syncthreads();
-        for (int i = 0; i < n; ++i)
-            if (side_of[i] == mine) {
-                sum += weight_of[i] * output_of(s, first + i, k);
-                mass += weight_of[i];
-            }
+// part (n_chunks, 2 n_outputs + 2), OUT: of each chunk, the weighted sums of the outputs on the left and on the right,
+// and the weights of both sides. side (n,), IN. One block per chunk; it reads sides and weights once.
+extern "C" __global__ void chunk_sides(Samples s, const int *__restrict__ side, double *__restrict__ part) {
+    __shared__ double weight_of[HF_CHUNK];
+    __shared__ int side_of[HF_CHUNK];
+    const size n_sums = 2 * s.n_outputs, first = blockIdx.x * (size)HF_CHUNK;
+    const int here = read_chunk(s.weight, s.n, weight_of);
+    read_chunk(side, s.n, side_of);
+    __syncthreads();
+    for (size at = threadIdx.x; at < n_sums + 2; at += blockDim.x) {
+        const int mine = (int)(at < n_sums ? at / s.n_outputs : at - n_sums);
+        part[blockIdx.x * (n_sums + 2) + at] = sum_chunks(0, here, [&](size i) {
+            if (side_of[i] != mine) return 0.0;
+            return at < n_sums ? weight_of[i] * output_of(s, first + i, at % s.n_outputs) : weight_of[i];
+        });
     }
-    if (mine > 1) return;
-    sums[at] = sum;
-    weights[mine] = mass;
-    (mine ? grad1 : grad0)[k] = slope_of_theta(s, theta, table, sums, weights, mine, k);
+}
+
+// Writes the slopes with respect to theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and part of
+// chunk_sides, IN. One thread per output and side.
+extern "C" __global__ void theta_slopes(
+    Samples s, const double *__restrict__ theta, const double *__restrict__ table, const double *__restrict__ part,
+    size n_chunks, double *__restrict__ grad0, double *__restrict__ grad1
+) {
+    const size at = thread_number(), n_sums = 2 * s.n_outputs, mine = at / s.n_outputs;
+    if (at >= n_sums) return;
+    double sum = 0, weight = 0;
+    for (size c = 0; c < n_chunks; ++c) {
+        sum += part[c * (n_sums + 2) + at];
+        weight += part[c * (n_sums + 2) + n_sums + mine];
+    }
+    (mine ? grad1 : grad0)[at % s.n_outputs] = slope_of_theta(s, theta, table, at, sum, weight);
 }
 
 // ------------------------------------------------------------------------------------------- a stump
@@ -214,9 +238,12 @@ __device__ static double surrogate_of(const Samples &s, const Workspace &r, real
         r.sign[i] = (p > 0) - (p < 0);
     }
     __syncthreads();
+    for (size c = threadIdx.x * (size)HF_CHUNK; c < s.n; c += BLOCK * HF_CHUNK)
+        r.term[c] = sum_chunks(c, c + HF_CHUNK < s.n ? c + HF_CHUNK : s.n, [&](size at) { return r.term[at]; });
+    __syncthreads();
     if (threadIdx.x == 0) {
         double sum = 0;
-        for (size at = 0; at < s.n; ++at) sum += r.term[at];
+        for (size c = 0; c < s.n; c += HF_CHUNK) sum += r.term[c];
         *shared = sum;
     }
     __syncthreads();
@@ -247,18 +274,14 @@ __device__ static void project(const Samples &s, const Workspace &r, double nu, 
 
 // Writes theta of both sides, from the samples that the signs send there (Alg. 1, line 2).
 __device__ static void start_theta(const Samples &s, const Workspace &r, double smooth, double *shared) {
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
-        double sum = 0;
-        for (size i = 0; i < s.n; ++i)
-            if ((r.sign[i] >= 0) == (int)(at / s.n_outputs)) sum += s.weight[i] * output_of(s, i, at % s.n_outputs);
-        r.sums[at] = sum;
-    }
-    if (threadIdx.x < 2) {
-        double weight = 0;
-        for (size i = 0; i < s.n; ++i)
-            if ((r.sign[i] >= 0) == (int)threadIdx.x) weight += s.weight[i];
-        shared[threadIdx.x] = weight;
-    }
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
+        r.sums[at] = sum_chunks(0, s.n, [&](size i) {
+            return (r.sign[i] >= 0) == (int)(at / s.n_outputs) ? s.weight[i] * output_of(s, i, at % s.n_outputs) : 0.0;
+        });
+    if (threadIdx.x < 2)
+        shared[threadIdx.x] = sum_chunks(0, s.n, [&](size i) {
+            return (r.sign[i] >= 0) == (int)threadIdx.x ? s.weight[i] : 0.0;
+        });
     __syncthreads();
     double added = 0;
     for (size k = 0; k < s.n_outputs; ++k) added += smooth * (r.sums[k] + r.sums[s.n_outputs + k] > 0 ? 1.0 : HF_ABSENT);
@@ -294,39 +317,26 @@ __device__ static void step(
         r.factor[at] = (real)((side ? 1 - r.sign[i] : -1 - r.sign[i]) * s.weight[i]);
     }
     __syncthreads();
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
-        double sum = 0;
-        for (size a = first; a < last; ++a)
-            if (r.side[a] == (int)(at / s.n_outputs)) {
-                const size i = r.order[(start + stride * a) % s.n];
-                sum += s.weight[i] * output_of(s, i, at % s.n_outputs);
-            }
-        r.sums[at] = sum;
-    }
-    if (threadIdx.x == 0) {
-        double weight = 0;
-        shared[0] = shared[1] = 0;
-        for (size a = first; a < last; ++a) {
-            const double w = s.weight[r.order[(start + stride * a) % s.n]];
-            shared[r.side[a]] += w;
-            weight += w;
-        }
-        shared[2] = eta / weight;
-    }
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
+        r.sums[at] = sum_chunks(first, last, [&](size a) {
+            if (r.side[a] != (int)(at / s.n_outputs)) return 0.0;
+            const size i = r.order[(start + stride * a) % s.n];
+            return s.weight[i] * output_of(s, i, at % s.n_outputs);
+        });
+    if (threadIdx.x < 3) // the weights of both sides, and of all
+        shared[threadIdx.x] = sum_chunks(first, last, [&](size a) {
+            const bool counts = threadIdx.x == 2 || r.side[a] == (int)threadIdx.x;
+            return counts ? s.weight[r.order[(start + stride * a) % s.n]] : 0.0;
+        });
     __syncthreads();
-    const double rate = shared[2];
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
-        const int side = (int)(at / s.n_outputs);
-        r.speed[at] = momentum * r.speed[at] -
-                      rate * slope_of_theta(s, r.theta, r.table, r.sums, shared, side, at % s.n_outputs);
-    }
+    const double rate = eta / shared[2];
+    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
+        r.speed[at] = momentum * r.speed[at] - rate * slope_of_theta(s, r.theta, r.table, at, r.sums[at],
+                                                                     shared[at / s.n_outputs]);
     for (size j = threadIdx.x; j < width_of(s); j += BLOCK) {
-        real slope = 0;
-        for (size a = first; a < last; ++a)
-            if (r.factor[a] != 0) {
-                const size i = r.order[(start + stride * a) % s.n];
-                slope = slope + number_of(s, i, j) * r.factor[a];
-            }
+        const real slope = (real)sum_chunks(first, last, [&](size a) {
+            return r.factor[a] != 0 ? number_of(s, r.order[(start + stride * a) % s.n], j) * r.factor[a] : (real)0;
+        });
         r.v[j] = (real)momentum * r.v[j] + (real)-rate * slope;
         r.w[j] = r.w[j] + r.v[j];
     }

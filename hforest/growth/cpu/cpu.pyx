@@ -20,7 +20,7 @@ from hforest.core.machine cimport (
     raise_stopped, simd_path, start_watch,
 )
 from hforest.core.score cimport require_criteria
-from hforest.core.views cimport start, start_of_rows
+from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.scorers.bodies cimport HF_PATH_PLAIN
 from hforest.growth.cpu.builder cimport grow_tree, hf_arrays, order_tree, tree_key
 from hforest.growth.cpu.sources.column_source cimport source_of_columns
@@ -289,11 +289,6 @@ cdef const void* _address_of_bins(a):
     return <const void*> start_of_rows[uint16_t](a) if a.itemsize == 2 else start_of_rows[uint32_t](a)
 
 
-cdef const void* _address_of_reals(a):
-    # Returns the address of a matrix of float32 or float64.
-    return <const void*> start_of_rows[float](a) if a.itemsize == 4 else start_of_rows[double](a)
-
-
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as the struct of a task.
     cdef hf_roots a
@@ -467,10 +462,10 @@ cdef object _grow_on_numbers(x, objective, max_features, batch):
     if isinstance(x, PlacedWindows):
         t = task_of(objective, max_features, batch, x.x.itemsize == 4)
         t.base, columns.place, columns.stride = start[int64_t](x.base), start[int64_t](x.offset), 1
-        columns.x = _address_of_reals(x.x)
+        columns.x = start_of_reals(x.x)
     else:
         t = task_of(objective, max_features, batch, x.itemsize == 4)
-        columns.x = _address_of_reals(x)
+        columns.x = start_of_reals(x)
     t.source = source_of_numbers(&columns)
     grow_trees(&t, batch)
 
@@ -571,7 +566,7 @@ def grow_projected(x, workspace, objective, distribution, n_projections, splitte
     p.offset, p.n_numbers = NULL, 0
     if isinstance(x, PlacedWindows):
         t.base, p.offset, p.n_numbers = start[int64_t](x.base), start[int64_t](x.offset), x.x.size
-        p.x = _address_of_reals(x.x)
+        p.x = start_of_reals(x.x)
     elif isinstance(x, Columns):
         p.stored.indptr = start[int64_t](x.stored.indptr)
         p.stored.sample = start[int32_t](x.stored.indices)
@@ -581,7 +576,7 @@ def grow_projected(x, workspace, objective, distribution, n_projections, splitte
             p.stored.number = start[double](x.stored.data)
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
-        p.x = _address_of_reals(x)
+        p.x = start_of_reals(x)
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
     p.columns = NULL
@@ -590,7 +585,7 @@ def grow_projected(x, workspace, objective, distribution, n_projections, splitte
     if workspace.columns is not None and p.bytes != NULL:
         p.columns = start_of_rows[uint8_t](workspace.columns)
     elif p.x != NULL and p.offset == NULL:
-        p.columns = _address_of_reals(workspace.columns)
+        p.columns = start_of_reals(workspace.columns)
     if workspace.corners is not None:
         p.corners, p.narrow = _address_of_bins(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
