@@ -67,6 +67,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
     _interrupts,  # noqa: F401, before all others
+    alternating,
     cascade,
     co2,
     growth,
@@ -90,6 +91,7 @@ from .growth import grow, samples
 
 __all__ = [
     "__version__",
+    "alternating",
     "cascade",
     "co2",
     "get_num_threads",

@@ -16,7 +16,7 @@ from ...core.defaults import larger_left
 from ...core.dispatch import to_numpy
 from ...core.gpu import cast
 from ...core.launch import numbers
-from ..trees import Batch, GrownTree, kept_splits
+from ..trees import Batch, GrownTree, kept_splits, left_of
 from . import small_nodes
 from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, Task, tree_keys
 from .small_nodes import GrownNodes, grow_small, no_small, trimmed
@@ -244,14 +244,8 @@ def _collect(
             a[is_leaf] = 0
         return a
 
-    before = xp.zeros(len(order) + 1, np.int64)
-    before[1:] = xp.cumsum(is_leaf)
-    first_leaf = before[xp.asarray(starts)]
-    leaf_starts = to_numpy(first_leaf)
-    # Children follow the root in the order of their parents; leaves are numbered in the order of nodes.
-    leaves = before[:-1] - first_leaf[of_tree]
-    parents = xp.arange(len(order)) - xp.asarray(starts)[of_tree] - leaves
-    left = xp.where(is_leaf, leaves, 2 * parents + 1).astype(np.int32)
+    left = left_of(is_leaf, starts)
+    leaf_starts = (starts + np.arange(n_trees + 1)) // 2
     threshold, gain = (cast(of_splits(a), task.real) for a in (joined("threshold"), gain))
     leaf = order[is_leaf]
     if task.fit_targets:
