@@ -1,8 +1,8 @@
-"""Alternating decision forests: trees grow together, and a loss of the forest weights the samples of each level.
+"""Alternating decision forests: trees grow together, and a loss of the forest weights samples at each level.
 
 S. Schulter, P. Wohlhart, C. Leistner, A. Saffari, P. M. Roth and H. Bischof, *Alternating Decision Forests*,
-CVPR 2013. Between two levels each sample gets the slope of a convex loss at the margin that the forest has
-there. `grow` is the function of this package.
+CVPR 2013. Between two levels the weight of a sample is the slope of a convex loss at its margin in the
+forest so far. `grow` is the function of this package.
 """
 
 from .growing import grow

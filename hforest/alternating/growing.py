@@ -17,13 +17,14 @@ from ..growth.growing import walked
 from ..growth.settings import check_candidates, check_growth
 from ..tree import Forest, apply, predict
 from ..tree.forest import marked
-from . import levels, reference
+from . import levels
 from .losses import Loss, Weights, check_loss
 from .settings import Settings
 
+_PACKAGE = "hforest.alternating"
 _NONE: dict[str, Any] = {
     "splitter": "best", "bootstrap": False, "max_samples": None, "y_order": None, "monotonic_cst": None,
-    "max_leaf_nodes": None, "task": "classification", "first_tree": 0,
+    "max_leaf_nodes": None, "first_tree": 0,
 }  # fmt: skip
 """Settings of `hforest.grow` that these forests do not have."""
 
@@ -81,12 +82,12 @@ def grow(
     are at least 2**-40 of the largest slope, so that leaves are pure for every sample. If all slopes are 0,
     growth ends.
 
-    The paper has one label per sample and defines weights of a binary margin; the multi-class margin is that
-    of its experiments' losses on shares. A constant slope gives the forest of ``hforest.grow(x, y,
-    bootstrap=False)``, bit for bit.
+    A constant slope gives the forest of ``hforest.grow(x, y, bootstrap=False)``, bit for bit. What had to be
+    decided: the margin of several classes, the first level without weights, values of leaves without them,
+    and no bootstrap. Depths of a batch of trees depend on all of them, so ranges of trees cannot be joined.
 
-    Results are the same for every number of threads. Cost: that of `hforest.grow` without a bootstrap, and two
-    walks of all samples through the trees for each level, ``n_samples n_trees depth**2`` steps.
+    Results are the same for every number of threads. Cost: that of `hforest.grow` with fractional weights,
+    and two walks of all samples through the trees for each level, ``n_samples n_trees depth**2`` steps.
 
     Examples
     --------
@@ -100,6 +101,7 @@ def grow(
     pair, least = check_loss(loss), None
     if min_loss_decrease is not None:
         least = check.number("min_loss_decrease", min_loss_decrease, 0.0)
+    check.choice("task", settings["task"], ("classification",))
     source = growth.samples(x)
     given: dict[str, Any] = dict(settings)
     projections, n_projections, max_features = (
@@ -125,7 +127,7 @@ def grow(
     weights = Weights(pair, least, base, dispatch.to_numpy(checked.objective.target.labels))
     if not dispatch.is_reference():
         return marked(_grow(engine, weights))
-    trees = reference.grow(checked, weights, distribution, n_sampled)
+    trees = dispatch.backend(_PACKAGE, base).grow(checked, weights, distribution, n_sampled)
     return marked(unchecked.forest(trees, checked, projected=distribution is not None))
 
 
@@ -143,11 +145,11 @@ def _grow(engine: levels.Engine, weights: Weights) -> Forest:
     samples = levels.of_roots(inside, n_trees)
     nodes = levels.roots(checked)
     of_levels, n_samples = [nodes], len(samples.sample)
-    forest, _ = levels.forest_of(of_levels, n_trees, source.shape[1], projected=projected)
+    host, number = levels.forest_of(of_levels, n_trees, source.shape[1], projected=projected)
     with reporting(checked.progress, n_trees, "tree") as report:
         while True:
             nodes.value[:] = levels.grown(engine, samples, nodes.key, weights.sample_weight, 0).value
-            forest = Forest(*map(to_device, levels.with_values(forest, of_levels)))
+            forest = Forest(*map(to_device, levels.with_values(host, number, of_levels)))
             growing = levels.impure(weights.labels, samples)
             if len(of_levels) > checked.objective.limits.max_depth or not len(growing):
                 report(n_trees)
@@ -167,5 +169,4 @@ def _grow(engine: levels.Engine, weights: Weights) -> Forest:
             host, number = levels.forest_of(of_levels, n_trees, source.shape[1], projected=projected)
             leaf = dispatch.to_numpy(apply(Forest(*map(to_device, host)), x))
             samples = levels.samples_of(leaf, host.tree_start, number, len(nodes.tree), inside)
-            forest = host
     return forest

@@ -132,7 +132,7 @@ def children(nodes: Nodes) -> Nodes:
 def forest_of(
     levels: list[Nodes], n_trees: int, n_features: int, *, projected: bool
 ) -> tuple[Forest, IntArray]:
-    """Returns the nodes of all levels as a forest, and the number of each of its nodes in the last level or -1."""
+    """Returns the nodes of all levels as a forest, and the number of each, (n_nodes,), in `levels`."""
     tree = np.concatenate([nodes.tree for nodes in levels])
     order = np.argsort(tree, kind="stable")  # breadth-first in each tree
     tree_start = np.searchsorted(tree[order], np.arange(n_trees + 1))
@@ -160,22 +160,23 @@ def forest_of(
     )  # fmt: skip
     if len(sets[1]):
         forest = forest._replace(category_indptr=sets[0], category_bits=sets[1])
-    number = order - (len(tree) - len(levels[-1].tree))
-    return forest, np.maximum(number, -1)
+    return forest, order
 
 
-def with_values(forest: Forest, levels: list[Nodes]) -> Forest:
-    """Returns the forest of `forest_of` with the present values of the nodes."""
-    tree = np.concatenate([nodes.tree for nodes in levels])
-    value = np.concatenate([nodes.value for nodes in levels])[np.argsort(tree, kind="stable")]
-    return forest._replace(value=value[forest.feature == -1])
+def with_values(forest: Forest, number: IntArray, levels: list[Nodes]) -> Forest:
+    """Returns the forest of `forest_of`, with its numbers, and the present values of the nodes."""
+    value = np.concatenate([nodes.value for nodes in levels])
+    return forest._replace(value=value[number[forest.feature == -1]])
 
 
-def samples_of(leaf: IntArray, tree_start: IntArray, number: IntArray, n_nodes: int, inside: Array) -> Samples:
-    """Returns the samples of the nodes of the last level, those of positive weight.
+def samples_of(
+    leaf: IntArray, tree_start: IntArray, number: IntArray, n_nodes: int, inside: Array
+) -> Samples:
+    """Returns the samples of the n_nodes nodes of the last level, those of positive weight.
 
     leaf: (n_samples, n_trees), of `hforest.tree.apply`. number: of `forest_of`. inside: (n_samples,) bool.
     """
+    number = np.maximum(number - (len(number) - n_nodes), -1)
     node = np.where(inside[:, None], number[leaf + tree_start[:-1]], -1).T.ravel()
     place = np.flatnonzero(node >= 0)
     node = node[place]

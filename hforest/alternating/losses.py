@@ -51,8 +51,8 @@ def _called(loss: Loss, k: int, margin: FloatArray) -> FloatArray:
     result = supervised.converted_numbers(numbers, np.dtype(np.float64))
     if not (abs(result) <= _MOST).all():
         raise ValueError(
-            f"{name}: expected numbers from {-_MOST:g} to {_MOST:g}, got {result.min():g} to {result.max():g}; "
-            "correct the function"
+            f"{name}: expected numbers from {-_MOST:g} to {_MOST:g}, got {result.min():g} to "
+            f"{result.max():g}; correct the function"
         )
     return result
 
@@ -64,9 +64,10 @@ def mean_loss(loss: Loss, margin: FloatArray, sample_weight: FloatArray) -> floa
 
 
 def weights(loss: Loss, margin: FloatArray, sample_weight: FloatArray) -> FloatArray | None:
-    """Returns (n_samples,) float64: |slope| times sample_weight, of the sum of sample_weight; None if all are 0.
+    """Returns the weights of a level (Schulter et al. 2013), (n_samples,) float64; None if all slopes are 0.
 
-    Schulter et al. 2013, the weights of a level. Sums are rounded once, so no order of samples changes them.
+    They are |slope| times sample_weight, with the sum of sample_weight. Sums are rounded once, so that no
+    order of samples changes them.
     """
     slope = abs(_called(loss, 1, margin))
     most = slope[sample_weight > 0].max()

@@ -55,9 +55,7 @@ def grow(growth, weights, distribution, n_sampled):
     trees = [[grown(inside, tree_key(growth.seed, m), 0)] for m in range(growth.n_trees)]
     frontier = [list(nodes) for nodes in trees]
     for _ in range(limits.max_depth):
-        growing = [
-            [made for made in nodes if not by_base.is_pure(made.samples)] for nodes in frontier
-        ]
+        growing = [[made for made in nodes if not by_base.is_pure(made.samples)] for nodes in frontier]
         if not any(growing):
             break
         weight = weights.of_level(predicted)
@@ -83,6 +81,4 @@ def grow(growth, weights, distribution, n_sampled):
             frontier.append(below)
         if not any(frontier):
             break
-    return [
-        written(nodes, dtype, distribution is not None, has_defaults, False) for nodes in trees
-    ]
+    return [written(nodes, dtype, distribution is not None, has_defaults, False) for nodes in trees]

@@ -110,7 +110,8 @@ class Roots(NamedTuple):
     bounds: FloatArray | None = None
     """(n_trees, 2) float64: bounds of their values by monotonic constraints; None: there are none."""
     sample: IntArray | None = None
-    """(indptr[-1],) int32: samples of the nodes, ascending within a node; None: all samples in their order."""
+    """(indptr[-1],) int32: samples of the nodes, ascending within a node; None: all in their order. On a GPU
+    there are no roots without it, none for targets, none with bounds and none of a depth above 0."""
 
 
 class Batch(NamedTuple):
@@ -123,7 +124,7 @@ class Batch(NamedTuple):
     """(n_trees, n_samples): in-bag counts; None if each sample is drawn once."""
     trees: list[Any]
     roots: Roots | None = None
-    """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None. Only on the CPU."""
+    """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None."""
     order: IntArray | None = None
     """(n_trees, n_samples) int32: sample whose label or target each one has; None: itself. CPU only."""
     weight: FloatArray | None = None
@@ -137,11 +138,12 @@ class Batch(NamedTuple):
 def left_of(is_leaf: Array, tree_start: IntArray) -> IntArray:
     """Returns `left` of breadth-first trees, (n_nodes,) int32: a left child, or the row of a leaf.
 
-    is_leaf: (n_nodes,) bool. tree_start: (n_trees + 1,), NumPy. Children follow the root in the order of their
-    parents; leaves are numbered in the order of nodes.
+    is_leaf: (n_nodes,) bool. tree_start: (n_trees + 1,), NumPy. Children follow the root in the order of
+    their parents; leaves are numbered in the order of nodes.
     """
     xp, n_nodes = array_module(is_leaf), len(is_leaf)
-    start = xp.repeat(xp.asarray(tree_start[:-1]), np.diff(tree_start).tolist())
+    tree_start = xp.asarray(tree_start)
+    start = tree_start[xp.searchsorted(tree_start[1:], xp.arange(n_nodes), side="right")]
     before = xp.zeros(n_nodes + 1, np.int64)
     before[1:] = xp.cumsum(is_leaf)
     leaves = before[:-1] - before[start]
