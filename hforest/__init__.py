@@ -9,6 +9,7 @@ settings of `grow`, which other functions pass on.
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
 `neural`        neural decision forests: differentiable trees with soft routing
 `co2`           forests of continuously optimised oblique splits
+`alternating`   forests that grow level by level on weights of a loss
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start from grown forests
 `stats`         honest forests, and tests of dependence with valid p-values

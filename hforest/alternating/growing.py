@@ -169,4 +169,8 @@ def _grow(engine: levels.Engine, weights: Weights) -> Forest:
             host, number = levels.forest_of(of_levels, n_trees, source.shape[1], projected=projected)
             leaf = dispatch.to_numpy(apply(Forest(*map(to_device, host)), x))
             samples = levels.samples_of(leaf, host.tree_start, number, len(nodes.tree), inside)
+            check.require(
+                bool((np.diff(samples.indptr) > 0).all()), "x", "samples that stay as they are", "others",
+                "do not change x during the call",
+            )  # fmt: skip
     return forest

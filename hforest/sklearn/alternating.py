@@ -15,7 +15,7 @@ class AlternatingForestClassifier(Classifier, GrownForest):
     """Alternating decision forest: `hforest.alternating.grow` (Schulter et al. 2013).
 
     Other parameters and attributes: see `RandomForestClassifier`. Every tree has all samples, and trees depend
-    on each other: there is no bootstrap, no out-of-bag score, no `max_leaf_nodes` and no `warm_start`.
+    on each other: there is no bootstrap and no out-of-bag score, and trees cannot be added later.
 
     Parameters
     ----------
@@ -35,9 +35,12 @@ class AlternatingForestClassifier(Classifier, GrownForest):
     """
 
     _function = staticmethod(alternating.grow)
-    _unused: ClassVar[Mapping[str, object]] = {
-        "oob_score": False, "warm_start": False, "importance_type": "gain", "max_leaf_nodes": None,
-    }  # fmt: skip
+
+    # Trees depend on each other, and have every sample: these are no parameters.
+    oob_score: ClassVar[bool] = False  # type: ignore[misc]
+    warm_start: ClassVar[bool] = False  # type: ignore[misc]
+    importance_type: ClassVar[Literal["gain"]] = "gain"  # type: ignore[misc]
+    max_leaf_nodes: ClassVar[None] = None  # type: ignore[misc]
 
     n_estimators: int = field(default=100, kw_only=False)
     loss: str | alternating.Loss = "exponential"
@@ -51,12 +54,3 @@ class AlternatingForestClassifier(Classifier, GrownForest):
 
     def _splits_by_categories(self) -> bool:
         return True
-
-    def _check_words(self) -> None:
-        super()._check_words()
-        for name, default in self._unused.items():
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"{name}: expected {default!r}, got {getattr(self, name)!r}; use RandomForestClassifier: "
-                    "trees of an alternating forest depend on each other, and have every sample"
-                )
