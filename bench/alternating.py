@@ -101,10 +101,32 @@ def errors(args: argparse.Namespace) -> list[dict[str, Any]]:
                     row["errors"].append(100 * float(wrong.mean()))
                     if args.json:
                         record(args.json, list(rows.values()))
-                spread = statistics.stdev(row["errors"]) if len(row["errors"]) > 1 else 0.0
-                text = f"{statistics.mean(row['errors']):.2f} ± {spread:.2f}"
-                print(f"| {name} | {depth} | {method} | {text} | {PAPER[name]} |", flush=True)
+                print(f"{cell.name}: {text_of(row['errors'])}", flush=True)
     return list(rows.values())
+
+
+def text_of(errors: list[float]) -> str:
+    """Returns the mean of errors, and their deviation if there are several."""
+    spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+    return f"{statistics.mean(errors):.2f}{spread}"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Returns the table in Markdown: test errors in percent by data set and depth."""
+    lines = [
+        f"| data, depth | paper | {' | '.join(METHODS)} | runs |",
+        f"|---|---|{'---|' * len(METHODS)}---|",
+    ]
+    for data, paper in PAPER.items():
+        for depth in DEPTHS:
+            some = [row for row in rows if (row["data"], row["depth"]) == (data, depth) and row["errors"]]
+            of_methods = {row["method"]: row["errors"] for row in some}
+            if not some:
+                continue
+            cells = [text_of(of_methods[name]) if name in of_methods else "–" for name in METHODS]
+            runs = min(map(len, of_methods.values()))
+            lines.append(f"| {data}, {depth or 'full'} | {paper} | {' | '.join(cells)} | {runs} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -124,7 +146,7 @@ def main() -> None:
         if args.json:
             record(args.json, rows)
     else:
-        errors(args)
+        print(table(errors(args)))
 
 
 if __name__ == "__main__":

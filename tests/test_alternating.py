@@ -190,7 +190,9 @@ def test_samples_that_change_during_the_call_are_refused():
     def progress(done, total):
         x[:] = 1e6
 
-    with pytest.raises(ValueError, match="x: expected samples that stay as they are, got others; do not change"):
+    with pytest.raises(
+        ValueError, match="x: expected samples that stay as they are, got others; do not change"
+    ):
         alternating.grow(x, y, 3, progress=progress, rng=0)
 
 

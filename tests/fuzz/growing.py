@@ -252,6 +252,7 @@ def _shape(s: Setting) -> Any:
 
 # ------------------------------------------------------------------------------------- alternating
 
+
 class Exponential:
     """The value (order 0) or the derivative (order 1) of a loss of margins, with a readable representation."""
 
