@@ -80,7 +80,7 @@ from tabular_data import (
 )
 
 import hforest
-from hforest import cascade, co2, growth, neural, project, tree
+from hforest import alternating, cascade, co2, growth, neural, project, tree
 from hforest.tabular.evaluation import metrics
 
 BASE = "rf"
@@ -129,7 +129,7 @@ def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Sett
     changed, more = _categorical(data)
     x = changed(data.x)
     forest = grow(
-        growth.samples(x, **more) if grow is growth.grow else x, data.y, task=data.task,
+        x if grow is co2.grow else growth.samples(x, **more), data.y, task=data.task,
         n_classes=data.n_classes, rng=data.seed, **settings,
     )  # fmt: skip
     return lambda x: _answers(tree.predict(forest, changed(x)), data)
@@ -284,6 +284,7 @@ METHODS = {
     "probes": Method(
         partial(_grown, growth.grow, {"projections": project.probe_distribution, "single_share": 0.5})
     ),
+    "alternating": Method(partial(_grown, alternating.grow, {}), classes_only=True, categorical=True),
     "co2": Method(partial(_grown, co2.grow, {"n_trees": 30})),
     "cascade": Method(_cascade, classes_only=True),
     "neural": Method(_neural, classes_only=True),

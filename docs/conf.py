@@ -85,7 +85,7 @@ INTEGRATIONS = LAYERS[-1]
 SUBPACKAGES = {
     "Tables": ["tabular", "sklearn"],
     "Networks": ["hinge", "neural", "torch", "jax", "layers", "optim"],
-    "Oblique forests, images, cascades": ["co2", "images", "cascade"],
+    "Oblique and alternating forests, images, cascades": ["co2", "alternating", "images", "cascade"],
     "Apply, explain and test forests": ["tree", "plot", "stats"],
     "Several workers, other libraries": ["scale", "dask", "onnx", "treelite"],
     "Grow forests, parts to build them from": ["growth", "split", "project", "demo"],

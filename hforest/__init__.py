@@ -9,6 +9,7 @@ settings of `grow`, which other functions pass on.
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
 `neural`        neural decision forests: differentiable trees with soft routing
 `co2`           forests of continuously optimised oblique splits
+`alternating`   forests that grow level by level on weights of a loss
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start from grown forests
 `stats`         honest forests, and tests of dependence with valid p-values
@@ -67,6 +68,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import (
     _interrupts,  # noqa: F401, before all others
+    alternating,
     cascade,
     co2,
     growth,
@@ -90,6 +92,7 @@ from .growth import grow, samples
 
 __all__ = [
     "__version__",
+    "alternating",
     "cascade",
     "co2",
     "get_num_threads",

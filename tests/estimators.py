@@ -29,7 +29,7 @@ CLASSIFIERS = [name for name in KINDS if name.endswith("Classifier")]
 REGRESSORS = [name for name in KINDS if name.endswith("Regressor")]
 WEIGHTED = [name for name in KINDS if not name.startswith(("Honest", "HingeNetwork"))]
 GROWN = [name for name in KINDS if not name.startswith(("Hinge", "Neural", "Cascade"))]
-BOOTSTRAPPED = [name for name in GROWN if name in WEIGHTED]
+BOOTSTRAPPED = [name for name in GROWN if name in WEIGHTED and not name.startswith("Alternating")]
 
 
 def small(name, **settings):

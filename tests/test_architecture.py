@@ -25,7 +25,7 @@ LAYERS = [
     {"core"},
     {"split", "tree", "project", "layers", "optim"},
     {"growth"},
-    {"hinge", "co2", "neural"},
+    {"alternating", "co2", "hinge", "neural"},
     {"cascade", "stats", "tabular"},
     {"demo", "images"},
     {"scale"},

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, co2, growth, hinge, images, neural, project, stats, tabular, tree
+from hforest import alternating, cascade, co2, growth, hinge, images, neural, project, stats, tabular, tree
 from hforest.scale import grow_by_rows
 from hforest.tree import Forest
 
@@ -67,6 +67,7 @@ WITH_PROGRESS = {
     "grow, manifold": (grower(hforest.grow, projections=project.patch_distribution((2, 2))), WEIGHTED),
     "grow, targets": (grower(hforest.grow, task="regression"), {"y": TARGETS, "sample_weight": WEIGHT}),
     "grow_with_leaves": (lambda a, p: grower(growth.grow_with_leaves)(a, p)[0], WEIGHTED),
+    "alternating.grow": (grower(alternating.grow), WEIGHTED),
     "co2.grow": (grower(co2.grow, max_depth=3), MORE),
     "co2.search": (
         lambda a, p: co2.search(X, a["y"], 2, nu=[1, 10], lr=[0.1], progress=p, rng=0), {"y": LABELS},

@@ -10,7 +10,7 @@ import pytest
 from conftest import same_bits
 
 import hforest
-from hforest import cascade, co2, demo, growth, neural, project, stats, tabular, tree
+from hforest import alternating, cascade, co2, demo, growth, neural, project, stats, tabular, tree
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
@@ -150,6 +150,7 @@ FUNCTIONS = {
     "CompletelyRandomForest": of_forest(**EXTRA, max_features=1),
     "ObliqueForest": of_forest(projections=project.sparse_distribution),
     "ManifoldForest": of_forest(projections=lambda n: project.patch_distribution((2, 2), patch_max=2)),
+    "AlternatingForest": of_forest(alternating.grow),
     "CO2Forest": of_forest(co2.grow),
     "HingeForest": lambda x, y, task: tabular.predict(tabular.fit(x, y, task=task, rng=0, **TABULAR), x),
     "NeuralForest": of_neural,

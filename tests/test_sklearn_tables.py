@@ -478,7 +478,7 @@ def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):
     sparse = getattr(scipy.sparse, kind)(x)
     settings = (
         {"oob_score": True}
-        if hasattr(small(name), "oob_score") and getattr(small(name), "bootstrap", True)
+        if "oob_score" in small(name).get_params() and getattr(small(name), "bootstrap", True)
         else {}
     )
     with warnings.catch_warnings():
@@ -502,7 +502,8 @@ def test_which_estimators_take_sparse_matrices():
         "ObliqueForest",
         "ManifoldForest",
     )
-    assert takes == {kind + task for kind in kinds for task in ("Classifier", "Regressor")}
+    both = {kind + task for kind in kinds for task in ("Classifier", "Regressor")}
+    assert takes == both | {"AlternatingForestClassifier"}
 
 
 @pytest.mark.parametrize("name", KINDS)

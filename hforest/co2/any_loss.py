@@ -18,14 +18,7 @@ MOST = 1e100
 
 def check_pair(loss: object, others: str = "") -> None:
     """Checks that a loss is a pair of functions of theta and y; `others` names other losses."""
-    pair: tuple[Any, ...] = loss if isinstance(loss, tuple) else ()
-    remedy = "pass two functions (value, gradient) of (theta, y)"
-    check.require(
-        len(pair) == 2 and all(map(callable, pair)), "loss", f"{others}a tuple of two functions", repr(loss),
-        remedy, ValueError if isinstance(loss, str) else TypeError,
-    )  # fmt: skip
-    for k, function in enumerate(pair):
-        check.called_with(f"loss[{k}]", function, "theta, y", "pass a function of (theta, y)")
+    check.pair_of_functions("loss", loss, "theta, y", others)
 
 
 class Node:

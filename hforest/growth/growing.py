@@ -179,7 +179,7 @@ def _start(
     return unchecked.on_projections(growth, distribution, n_projections=n_sampled), growth
 
 
-def _walked(source: Samples) -> Any:
+def walked(source: Samples) -> Any:
     """Returns the samples as `hforest.tree.apply` takes them."""
     if isinstance(source.x, Columns):
         from scipy.sparse import csc_array
@@ -231,4 +231,4 @@ def grow_with_leaves(
     forest = marked(unchecked.forest(trees, growth, projected=settings["projections"] is not None))
     if growth.reached is not None and growth.reached[: len(trees)].min() >= 0:
         return forest, np.ascontiguousarray(growth.reached[: len(trees)].T)
-    return forest, apply(forest, _walked(source))
+    return forest, apply(forest, walked(source))

@@ -97,7 +97,8 @@ class Roots(NamedTuple):
     """Nodes of other trees, each the root of a subtree that grows below it."""
 
     indptr: IntArray
-    """(n_trees + 1,) int64: tree m has the samples indptr[m] to indptr[m + 1] - 1, of positive weight."""
+    """(n_trees + 1,) int64: tree m has the samples indptr[m] to indptr[m + 1] - 1, of positive weight; those
+    at these places of `sample`, if it is not None."""
     key: IntArray
     """(n_trees,) uint64: key of the node."""
     weight: FloatArray
@@ -108,6 +109,9 @@ class Roots(NamedTuple):
     """Units of the nodes for targets; None for labels."""
     bounds: FloatArray | None = None
     """(n_trees, 2) float64: bounds of their values by monotonic constraints; None: there are none."""
+    sample: IntArray | None = None
+    """(indptr[-1],) int32: samples of the nodes, ascending within a node; None: all in their order. On a GPU
+    there are no roots without it, none for targets, none with bounds and none of a depth above 0."""
 
 
 class Batch(NamedTuple):
@@ -120,7 +124,7 @@ class Batch(NamedTuple):
     """(n_trees, n_samples): in-bag counts; None if each sample is drawn once."""
     trees: list[Any]
     roots: Roots | None = None
-    """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None. Only on the CPU."""
+    """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None."""
     order: IntArray | None = None
     """(n_trees, n_samples) int32: sample whose label or target each one has; None: itself. CPU only."""
     weight: FloatArray | None = None
@@ -129,6 +133,21 @@ class Batch(NamedTuple):
     reached: IntArray | None = None
     """(n_trees, n_samples) int32, OUT: leaf of each sample that a tree takes. Only the CPU backend writes
     it, and not for windows."""
+
+
+def left_of(is_leaf: Array, tree_start: IntArray) -> IntArray:
+    """Returns `left` of breadth-first trees, (n_nodes,) int32: a left child, or the row of a leaf.
+
+    is_leaf: (n_nodes,) bool. tree_start: (n_trees + 1,), NumPy. Children follow the root in the order of
+    their parents; leaves are numbered in the order of nodes.
+    """
+    xp, n_nodes = array_module(is_leaf), len(is_leaf)
+    tree_start = xp.asarray(tree_start)
+    start = tree_start[xp.searchsorted(tree_start[1:], xp.arange(n_nodes), side="right")]
+    before = xp.zeros(n_nodes + 1, np.int64)
+    before[1:] = xp.cumsum(is_leaf)
+    leaves = before[:-1] - before[start]
+    return xp.where(is_leaf, leaves, 2 * (xp.arange(n_nodes) - start - leaves) + 1).astype(np.int32)
 
 
 def kept_splits(is_split: Array, left: IntArray, gain: FloatArray, max_leaf_nodes: int) -> Array:

@@ -25,6 +25,7 @@ except ImportError as _error:
 if not hasattr(_validation, "validate_data"):
     raise _missing("hforest.sklearn", "scikit-learn 1.6 or newer", "sklearn", got=_sklearn.__version__)
 
+from .alternating import AlternatingForestClassifier
 from .cascade import CascadeForestClassifier
 from .classic import (
     CompletelyRandomForestClassifier,
@@ -47,6 +48,7 @@ from .oblique import (
 )
 
 __all__ = [
+    "AlternatingForestClassifier",
     "CO2ForestClassifier",
     "CO2ForestRegressor",
     "CascadeForestClassifier",

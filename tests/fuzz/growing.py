@@ -176,7 +176,7 @@ def _rows(s: Setting) -> Any:
     return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
 
 
-@value("growth.grow.x")
+@value("growth.grow.x", "alternating.grow.x")
 def _samples(s: Setting) -> Any:
     if s.n_features and not _regression(s) and s.choice((False, False, True)):
         return _windows(s)
@@ -199,7 +199,7 @@ def _rows_or_windows(s: Setting) -> Any:
     return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
 
 
-@value("growth.max_features")
+@value("growth.max_features", "alternating.max_features")
 def _max_features(s: Setting) -> Any:
     return "auto" if s.argument("projections") is not None else s.choice(("auto", "sqrt", None, 1, 0.5))
 
@@ -248,6 +248,27 @@ def _shape(s: Setting) -> Any:
     if s.target.package == "project":
         return s.choice(((3, 4), (2, 3, 4)) if s.argument("channels") else ((4,), (3, 4), (2, 3, 4)))
     return (s.n_features,)
+
+
+# ------------------------------------------------------------------------------------- alternating
+
+
+class Exponential:
+    """The value (order 0) or the derivative (order 1) of a loss of margins, with a readable representation."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+
+    def __call__(self, margin: np.ndarray) -> np.ndarray:
+        return (1 - 3 * self.order) * np.exp(-2 * margin)
+
+    def __repr__(self) -> str:
+        return f"Exponential({self.order})"
+
+
+options("alternating.loss", "exponential", "logistic", (Exponential(0), Exponential(1)))
+options("alternating.min_loss_decrease", None, 0.0, 0.1)
+options("alternating.task", "classification")
 
 
 # --------------------------------------------------------------------------------------------- co2

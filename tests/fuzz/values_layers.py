@@ -90,7 +90,7 @@ def _distribution(s: Setting) -> project.Distribution:
 value("projections")(lambda s: _distribution(s) if s.flag() else None)
 
 
-@value("growth.n_projections", "scale.n_projections")
+@value("growth.n_projections", "scale.n_projections", "alternating.n_projections")
 def _n_projections(s: Setting) -> int | None:
     projections = s.argument("projections")
     if projections is None:

@@ -150,7 +150,7 @@ class Written:
             raise told(finding, case._replace(note=str(self.act)), outcome) from None
 
 
-_CLASSIFY = {"growth", "co2", "scale", "cascade"}
+_CLASSIFY = {"alternating", "growth", "co2", "scale", "cascade"}
 
 
 def _forests(value: Any) -> Iterator[tree.Forest]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import hforest
-from hforest import growth, project
+from hforest import alternating, growth, project
 from hforest.growth.gpu.small_nodes import SMALL as MOST_OF_GPU
 
 from .case import Case, scaled
@@ -146,6 +146,14 @@ def _missing_projections(splitter: str, dtype: type) -> dict[str, np.ndarray]:
     return _projected(x, "sparse", "gini", splitter)
 
 
+def _levels(weighted: bool, dtype: type) -> dict[str, np.ndarray]:
+    """Roots that are nodes of other trees, with samples in any places."""
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(40, 3)).astype(dtype), rng.integers(0, 3, 40)
+    weight = rng.integers(0, 3, 40) * 0.37 if weighted else None
+    return alternating.grow(x, y, 2, sample_weight=weight, max_depth=4, n_classes=3, rng=0)._asdict()
+
+
 def cases(dtype: type) -> Iterator[Case]:
     """All bits agree: sums are integers."""
     yield Case("bootstrap", lambda: {"counts": growth.bootstrap_counts(11, 3, rng=0)})
@@ -197,6 +205,13 @@ def cases(dtype: type) -> Iterator[Case]:
         yield Case(
             f"missing values of projections {splitter}", lambda s=splitter: _missing_projections(s, dtype)
         )
+    for weighted in (False, True):
+        for small in (0, SMALL):
+            yield Case(
+                f"levels {'weighted' if weighted else 'equal'} small {small}",
+                lambda w=weighted: _levels(w, dtype),
+                small=small,
+            )
     for kind in DISTRIBUTIONS:
         for scale, criterion in ((1, "gini"), (1 / 7, "squared_error"), (0, "gini")):
             for splitter in ("best", "random"):

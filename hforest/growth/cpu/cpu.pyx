@@ -292,13 +292,13 @@ cdef const void* _address_of_bins(a):
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as the struct of a task.
     cdef hf_roots a
-    indptr, key, weight, depth, unit, bounds = (None,) * 6 if roots is None else roots
+    indptr, key, weight, depth, unit, bounds, sample = (None,) * 7 if roots is None else roots
     centre, k, spread, heaviest = (None,) * 4 if unit is None else unit
     a.indptr, a.key = start[int64_t](indptr), start[uint64_t](key)
     a.weight, a.depth = start[double](weight), start[int64_t](depth)
     a.centre, a.k = start_of_rows[double](centre), start[int64_t](k)
     a.spread, a.heaviest = start[double](spread), start[double](heaviest)
-    a.bounds = start_of_rows[double](bounds)
+    a.bounds, a.sample = start_of_rows[double](bounds), start[int32_t](sample)
     return a
 
 

@@ -37,6 +37,11 @@ cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i
     return t.weight[i] * (1 if counts == NULL else counts[i])
 
 
+cdef inline int64_t _sample_at(const hf_task* t, int64_t i) noexcept nogil:
+    # Returns the sample at place i of those that nodes of other trees have, or sample i.
+    return i if t.roots.sample == NULL else t.roots.sample[i]
+
+
 cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight) noexcept nogil:
     # Arrays have one extra element, to which samples without weight are written.
     cdef hf_arena* arena = &r.arena
@@ -79,17 +84,17 @@ cdef bint start_samples(
     const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,
     int64_t last
 ) noexcept nogil:
-    # Fills a workspace, all zeros before, with the samples first to last - 1 that have weight; with all of
-    # them if only samples without weight were drawn. Returns whether there was memory. The loop does not
+    # Fills a workspace, all zeros before, with the samples at the places first to last - 1 that have weight; with
+    # all of them if only samples without weight were drawn. Returns whether there was memory. The loop does not
     # branch on the weight, which cannot be predicted.
     #
     # order  IN (t.n,)  the sample whose label or target each sample has; NULL: its own
-    cdef int64_t i, at = 0
+    cdef int64_t i, s, at = 0
     cdef double w, largest = 0, sum = 0
     cdef bint whole = True, has_keys
     r.n = 0
     for i in range(first, last):
-        w = _weight_of(t, counts, i)
+        w = _weight_of(t, counts, _sample_at(t, i))
         r.n += w > 0
         sum += w
         largest = w if w > largest else largest
@@ -107,13 +112,14 @@ cdef bint start_samples(
     if not _allocate(t, r, sum):
         return False
     for i in range(first, last):
-        w = _weight_of(t, counts, i)
+        s = _sample_at(t, i)
+        w = _weight_of(t, counts, s)
         # With labels in the payload, the sample number is only used as a position among bins.
-        r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
+        r.sample[at] = <uint32_t> (s if t.base == NULL else t.base[s])
         if r.kind != HF_TERMS:
-            r.payload[at] = <uint32_t> t.labels[_learned_of(order, i)] << weight_bits(r) | <uint32_t> w
+            r.payload[at] = <uint32_t> t.labels[_learned_of(order, s)] << weight_bits(r) | <uint32_t> w
         else:
-            r.payload[at], r.weight[at], r.row[at] = <uint32_t> at, w, <uint32_t> _learned_of(order, i)
+            r.payload[at], r.weight[at], r.row[at] = <uint32_t> at, w, <uint32_t> _learned_of(order, s)
             r.term[at].q = t.labels[r.row[at]] if t.labels != NULL else 0
         at += w > 0
     return True

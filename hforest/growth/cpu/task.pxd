@@ -182,7 +182,8 @@ cdef struct hf_source:
     ) noexcept nogil
 
 
-# Nodes of other trees, each of which is a root here. Tree m has samples indptr[m] to indptr[m + 1] - 1.
+# Nodes of other trees, each of which is a root here. Tree m has the samples at
+# the places indptr[m] to indptr[m + 1] - 1.
 cdef struct hf_roots:
     const int64_t* indptr   # (n_trees + 1,), or NULL: trees grow from their own roots
     const uint64_t* key     # (n_trees,)  the node's key
@@ -194,6 +195,7 @@ cdef struct hf_roots:
     const double* spread
     const double* heaviest
     const double* bounds    # (n_trees, 2)  the node's bounds by monotonic constraints; or NULL
+    const int32_t* sample   # (indptr[n_trees],)  samples, ascending within a node; NULL: all in their order
 
 
 cdef struct hf_task:

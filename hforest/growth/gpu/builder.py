@@ -5,9 +5,10 @@ reads how many there are, once a level, and launches by that; nodes, samples and
 Below them blocks grow small nodes: small_nodes.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+from typing import cast as typed
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ...core.defaults import larger_left
 from ...core.dispatch import to_numpy
 from ...core.gpu import cast
 from ...core.launch import numbers
-from ..trees import Batch, GrownTree, kept_splits
+from ..trees import Batch, GrownTree, Roots, kept_splits, left_of
 from . import small_nodes
 from .candidates import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, Task, tree_keys
 from .small_nodes import GrownNodes, grow_small, no_small, trimmed
@@ -87,7 +88,12 @@ def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     of_trees = weight if batch.weight is None else batch.weight
     is_whole = bool((of_trees == task.xp.floor(of_trees)).all())
     task = task._replace(target=task.target._replace(is_whole=int(is_whole)))
-    together = max(1, memory(task.xp) // (bytes_a_sample(task, source) * len(weight)))
+    n_samples = memory(task.xp) // bytes_a_sample(task, source)
+    if batch.roots is not None:
+        for roots in _parts(batch.roots, n_samples):
+            _grow(task, source, weight, batch._replace(n_trees=len(roots.key), roots=roots))
+        return
+    together = max(1, n_samples // len(weight))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
         counts = None if batch.counts is None else batch.counts[first : first + n_trees]
@@ -96,21 +102,82 @@ def grow_trees(task: Task, source: Any, weight: Array, batch: Batch) -> None:
         _grow(task, source, weight, some)
 
 
-def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
-    """Appends trees that grow together, level by level."""
-    xp, counts, n_trees, target = task.xp, batch.counts, batch.n_trees, task.target
+def _parts(roots: Roots, n_samples: int) -> Iterator[Roots]:
+    """Yields roots in parts of n_samples samples at most, or of one root."""
+    first, n = 0, len(roots.key)
+    while first < n:
+        most = roots.indptr[first] + n_samples
+        last = max(first + 1, int(np.searchsorted(roots.indptr, most, side="right")) - 1)
+        indptr, some = roots.indptr[first : last + 1], slice(first, last)
+        yield Roots(
+            indptr - indptr[0], roots.key[some], roots.weight[some], roots.depth[some],
+            sample=typed(IntArray, roots.sample)[indptr[0] : indptr[-1]],
+        )  # fmt: skip
+        first = last
+
+
+class _Start(NamedTuple):
+    """The roots of trees that grow together."""
+
+    weights: Array
+    """(n_trees, n) float64, or (1, n) if all trees have the same."""
+    size: Array
+    """(n_trees,) int64: number of samples."""
+    sample: Array
+    """(n_samples,) int32: samples of the trees, one after another."""
+    heaviest: Array
+    """(n_trees,) float64: greatest weight of a sample."""
+    are_whole: Array
+    """(n_trees,) bool: whether all weights of samples are whole."""
+    key: Array
+    root_weight: Array | None
+    """(n_trees,) float64; None: the sum of the weights of the samples."""
+    of_samples: Array
+    """(n_samples,) float64: weights of the samples in their trees."""
+
+
+def _start_of_trees(task: Task, weight: Array, batch: Batch) -> _Start:
+    """Returns the roots of whole trees."""
+    xp, counts, n_trees = task.xp, batch.counts, batch.n_trees
     weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     if batch.weight is not None:
         weights = batch.weight
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0
-    size = drawn.sum(axis=1).astype(np.int64, copy=False)
-    sample, most = xp.nonzero(drawn)[1].astype(np.int32), weights.max(axis=1)
-    whole = (weights == xp.floor(weights)).all(axis=1) & (size * most < _MAX_SUM)
-    n_whole, largest = to_numpy(xp.stack([whole.sum(), most.max()])).tolist()
+    return _Start(
+        weights, drawn.sum(axis=1).astype(np.int64, copy=False), xp.nonzero(drawn)[1].astype(np.int32),
+        weights.max(axis=1), (weights == xp.floor(weights)).all(axis=1),
+        tree_keys(xp, batch.seed, batch.first, n_trees), None, weights[drawn],
+    )  # fmt: skip
+
+
+def _start_of_roots(task: Task, weight: Array, roots: Roots) -> _Start:
+    """Returns roots that are nodes of other trees."""
+    xp, sample, first = task.xp, roots.sample, roots.indptr[:-1]
+    of_samples = to_numpy(weight)[sample]
+    is_fraction = of_samples != np.floor(of_samples)
+    return _Start(
+        weight[None], *map(xp.asarray, (
+            np.diff(roots.indptr), sample, np.maximum.reduceat(of_samples, first),
+            ~np.logical_or.reduceat(is_fraction, first), roots.key, roots.weight, of_samples,
+        )),
+    )  # fmt: skip
+
+
+def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
+    """Appends trees that grow together, level by level."""
+    xp, n_trees, target = task.xp, batch.n_trees, task.target
+    if batch.roots is None:
+        start = _start_of_trees(task, weight, batch)
+    else:
+        start = _start_of_roots(task, weight, batch.roots)
+        target = target._replace(stride=0)
+    weights, size, sample = start[:3]
+    whole = start.are_whole & (size * start.heaviest < _MAX_SUM)
+    n_whole, largest = to_numpy(xp.stack([whole.sum(), start.heaviest.max()])).tolist()
     is_whole = n_whole == n_trees
-    u = weights[drawn].astype(np.int64) if is_whole else xp.empty(len(sample), np.int64)
+    u = start.of_samples.astype(np.int64) if is_whole else xp.empty(len(sample), np.int64)
     q = xp.empty((n_trees, target.n, target.n_outputs), np.int64) if task.fit_targets else None
     target = target._replace(
         q=q, weight=None if is_whole else weights, whole=whole.astype(np.uint8), is_whole=int(is_whole)
@@ -119,15 +186,15 @@ def _grow(task: Task, source: Any, weight: Array, batch: Batch) -> None:
     narrow = 0 < weight_bits <= 32 - len(weight).bit_length()
     task = task._replace(target=target, weight_bits=weight_bits, counts_bins=4 if narrow else 8)
     task = task._replace(n_bins=task.n_bins if task.count_bytes <= COUNT_BYTES else 0)
-    key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
     ends = xp.cumsum(size)
-    nodes = Children(ends - size, size, tree, key, sample, u, task.units(n_trees), None, n_trees)
+    nodes = Children(ends - size, size, tree, start.key, sample, u, task.units(n_trees), None, n_trees)
     # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
     free = xp.empty_like(sample), xp.empty_like(u)
     most = min(small_nodes.SMALL, small_nodes.MOST) if source.block_source(task, 0) else 0
     small = no_small(task, len(sample) // 2 if most else 0)
-    level = _level(task, nodes, None, 0)
+    level = _level(task, nodes, start.root_weight, 0)
+    del start
     levels: list[GrownNodes] = []
     above, end = None, xp.zeros(COUNTS + 2, np.uint64)
     while True:
@@ -244,14 +311,8 @@ def _collect(
             a[is_leaf] = 0
         return a
 
-    before = xp.zeros(len(order) + 1, np.int64)
-    before[1:] = xp.cumsum(is_leaf)
-    first_leaf = before[xp.asarray(starts)]
-    leaf_starts = to_numpy(first_leaf)
-    # Children follow the root in the order of their parents; leaves are numbered in the order of nodes.
-    leaves = before[:-1] - first_leaf[of_tree]
-    parents = xp.arange(len(order)) - xp.asarray(starts)[of_tree] - leaves
-    left = xp.where(is_leaf, leaves, 2 * parents + 1).astype(np.int32)
+    left = left_of(is_leaf, starts)
+    leaf_starts = (starts + np.arange(n_trees + 1)) // 2
     threshold, gain = (cast(of_splits(a), task.real) for a in (joined("threshold"), gain))
     leaf = order[is_leaf]
     if task.fit_targets:

@@ -197,7 +197,9 @@ def task_of(objective: Objective, real: np.dtype, splitter: str = "best", has_de
     n = len(objective.sample_weight)
     from_0 = int(objective.criterion in OF_RATIOS)
     sign = None if objective.monotonic is None else xp.asarray(objective.monotonic)
-    target = Target(labels, targets, None, None, None, sign, int(labels is not None), n_outputs, n, 0, from_0)
+    target = Target(
+        labels, targets, None, None, None, sign, int(labels is not None), n_outputs, n, 0, from_0, n
+    )  # fmt: skip
     return Task(
         xp, real, target, objective.criterion, objective.limits, is_random, has_defaults, objective.scale
     )  # fmt: skip

@@ -51,11 +51,12 @@ struct Target {
     const int *labels;          // (n,) if has_labels
     const double *targets;      // (n, n_outputs) if not
     size *q;                    // (n_trees, n, n_outputs): targets as integers in the units of nodes; OUT of measure
-    const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
+    const double *weight;       // (n_trees, n): weights times in-bag counts, or (n,); not read if is_whole
     const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
     const int *sign;            // (n_columns,): signs of monotonic constraints, or 0; null if not MONOTONIC
     size has_labels, n_outputs, n, is_whole; // is_whole: the weights of all trees are whole
     size from_0;                             // whether the centres of units are 0
+    size stride;                             // distance of the weights of two trees: n, or 0 if all have the same
 };
 
 // The limits that a node must keep to be split.

@@ -27,6 +27,7 @@ class Target(NamedTuple):
     n: int
     is_whole: int
     from_0: int
+    stride: int
 
 
 class Level(NamedTuple):

@@ -168,7 +168,7 @@ __device__ static inline double centre_of(const Target &y, const Level &level, s
 
 // Returns the in-bag weight of sample s, which is at a place of node v.
 __device__ static inline double weight_of(const Target &y, const Level &level, size v, size s, size at) {
-    return y.is_whole ? (double)level.u[at] : y.weight[level.tree[v] * y.n + s];
+    return y.is_whole ? (double)level.u[at] : y.weight[level.tree[v] * y.stride + s];
 }
 
 // Measures weights (k = n_outputs) or output k in a stage: samples from, from + BLOCK, .. of node v.

@@ -69,8 +69,8 @@ def prepare_columns(bins, splitter):
     """Returns None: the reference implementation reads bins by columns."""
 
 
-def grow(bins, workspace, objective, max_features, splitter, batch):
-    """Appends the trees of a batch to `batch.trees`, as `trees.GrownTree`."""
+def splits_of_columns(bins, min_samples_leaf, max_features, splitter):
+    """Returns the candidate source of columns of bins, and the bins."""
     if bins.stored is not None:
         bins = all_bins(bins)
     codes, low, high, dtype, base, offset, *_ = bins
@@ -81,10 +81,15 @@ def grow(bins, workspace, objective, max_features, splitter, batch):
         low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
 
     def split(node, key):
-        min_leaf = objective.limits.min_samples_leaf
-        return best_column(node, key, low, high, dtype, kinds, max_features, min_leaf, splitter)
+        return best_column(node, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter)
 
-    grow_batch(split, codes, objective, batch, dtype, False, bins.missing is not None)
+    return split, codes
+
+
+def grow(bins, workspace, objective, max_features, splitter, batch):
+    """Appends the trees of a batch to `batch.trees`, as `trees.GrownTree`."""
+    split, codes = splits_of_columns(bins, objective.limits.min_samples_leaf, max_features, splitter)
+    grow_batch(split, codes, objective, batch, bins.dtype, False, bins.missing is not None)
 
 
 def prepare_projections(x, distribution, has_missing):
@@ -92,17 +97,23 @@ def prepare_projections(x, distribution, has_missing):
     return has_missing
 
 
-def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
-    """Appends trees on random projections (Perry et al. 2019, Alg. 1), as `grow` does."""
+def splits_of_projections(x, distribution, min_samples_leaf, n_projections, splitter):
+    """Returns the candidate source of random projections (Perry et al. 2019, Alg. 1)."""
     if isinstance(x, Columns):
         x = all_numbers(x)
     elif isinstance(x, PlacedWindows):
         x = rows_of(x)
 
     def split(node, key):
-        min_leaf = objective.limits.min_samples_leaf
-        return best_projection(node, key, x, distribution, n_projections, min_leaf, splitter)
+        return best_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter)
 
+    return split
+
+
+def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
+    """Appends trees on random projections, as `grow` does."""
+    min_leaf = objective.limits.min_samples_leaf
+    split = splits_of_projections(x, distribution, min_leaf, n_projections, splitter)
     grow_batch(split, None, objective, batch, x.dtype, True, workspace)
 
 

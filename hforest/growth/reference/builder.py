@@ -29,7 +29,7 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
-class _Grown:
+class Grown:
     """A node of a growing tree: a leaf until it is split."""
 
     def __init__(self, samples, key, depth, node):
@@ -37,7 +37,12 @@ class _Grown:
         self.best: Any = None
         """Its best split, if it may be split."""
         self.gain, self.default_left = 0.0, 0
-        self.children: list[_Grown] = []
+        self.children: list[Grown] = []
+
+
+def least_size(limits):
+    """Returns the least number of samples of a node that may be split."""
+    return max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
 
 
 def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
@@ -56,12 +61,12 @@ def grow_tree(tree, split, limits, dtype, root, scale, projected, has_defaults):
     if root_weight is None:
         root_weight = Node(tree, samples, unit).weight
     tree.least_weight = limits.min_weight_fraction_leaf * root_weight
-    least_size = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
+    smallest = least_size(limits)
 
     def grown(samples, key, depth, unit, bounds):
         """Returns a node with its best split."""
-        made = _Grown(samples, key, depth, Node(tree, samples, unit, bounds))
-        if not (tree.is_pure(samples) or len(samples) < least_size or depth >= limits.max_depth):
+        made = Grown(samples, key, depth, Node(tree, samples, unit, bounds))
+        if not (tree.is_pure(samples) or len(samples) < smallest or depth >= limits.max_depth):
             best = split(made.node, key)
             if best is not None and not best.gain / root_weight < limits.min_impurity_decrease:
                 made.best, made.gain = best, float(np.ldexp(max(best.gain, 0.0), scale))
@@ -176,7 +181,8 @@ def grow_batch(split, codes, objective, batch, dtype, projected, has_defaults):
         else:
             roots = batch.roots
             inside = np.zeros(len(sample_weight), bool)
-            inside[roots.indptr[m] : roots.indptr[m + 1]] = True
+            places = slice(roots.indptr[m], roots.indptr[m + 1])
+            inside[places if roots.sample is None else roots.sample[places]] = True
             weight = np.where(inside, sample_weight, 0)
             bounds = FREE if roots.bounds is None else tuple(roots.bounds[m].tolist())
             of_tree = int(roots.depth[m]), float(roots.weight[m])
