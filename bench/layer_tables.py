@@ -101,13 +101,14 @@ def train(folders: list[Path], job: Job, rows: int, epochs: int) -> dict[str, An
     net = network.module
     groups = [{"params": g["params"], "lr": rate * g["factor"]} for g in network.groups]
     optimizer = torch.optim.Adam(groups, betas=(0.9, network.beta2), fused=True)
-    n_steps = epochs * (len(x) // BATCH)
+    size = min(BATCH, len(x))
+    n_steps = epochs * (len(x) // size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: network.schedule(step / n_steps))
     best, best_epoch, kept = float("inf"), 0, None
     for epoch in range(1 + epochs):
         if epoch:  # before the first epoch the start is validated
             net.train()
-            for picked in torch.randperm(len(x))[: len(x) // BATCH * BATCH].split(BATCH):
+            for picked in torch.randperm(len(x))[: len(x) // size * size].split(size):
                 loss = loss_of(network, net(x[picked]), y[picked])
                 optimizer.zero_grad()
                 loss.backward()

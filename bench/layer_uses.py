@@ -125,7 +125,7 @@ def pixels(folder: Path | None, quick: bool) -> list[dict[str, Any]]:
     """Measures each network."""
     import torch
 
-    data, steps = pixel_data(None if quick else folder), 2 if quick else 200
+    data, steps = pixel_data(None if quick else folder), 2 if quick else 600
     rows = []
     calls: dict[str, Callable[[], Any]] = {}
     for name in ("HingeConv2d", *WIDTHS):
