@@ -58,6 +58,30 @@ def margin_rows():
             )  # fmt: skip
 
 
+def sums(dtype, known):
+    t, f, w = hinge.init(20, 3, 9, outputs=7, dtype=dtype, rng=0)
+    x = normal(40, 9, dtype=dtype)
+    if known:
+        hinge.leaf_outputs(np.zeros((40, 20), np.int32), normal(40, 20, dtype=dtype), w, aggregate="sum")
+    else:
+        hinge.forward(x, t, f, w, aggregate="sum")
+
+
+def sum_rows():
+    for bits, dtype in BITS.items():
+        for name, known in (("forward", False), ("leaf_outputs", True)):
+            body, tile = f"hinge.add_{bits}_avx2", "" if known else f" hinge.route_tile_{bits}_"
+            yield Row(
+                f"hinge.{name}-sum-{bits}", lambda dtype=dtype, known=known: sums(dtype, known),
+                vectors="" if known else "hinge.transpose",
+                paths={
+                    **({} if known else {"vector": tile.strip() + "vector"}),
+                    "avx2": body + (tile and tile + "avx2"), "avx512": body + (tile and tile + "avx2"),
+                },
+            )  # fmt: skip
+
+
 def rows():
+    yield from sum_rows()
     yield from traverse_rows()
     yield from margin_rows()

@@ -32,6 +32,7 @@ cdef enum:
     FEWEST = 4            # least number of outputs for vector bodies, which also take 1
     LANES = 8             # partial sums of w . G: element k is added to lane k % LANES
     AHEAD = 8             # trees between the prefetch of their slopes and their use
+    TILE = 64             # samples whose slopes are read together, a multiple of SAMPLES
     STRETCH = 1024        # samples whose routes in a group are transposed together: fits in L2
     MAX_SUMS = 1 << 13    # sums per tree, up to which those of a group stay in L2
 
@@ -278,6 +279,8 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
     for m in range(n_trees):
         if m + AHEAD < n_trees:
             hf_fetch(slope + AHEAD * a.n_samples + first, (last - first) * sizeof(real))
+            if sample_step == 1:
+                hf_fetch(vertex + (m + AHEAD) * tree_step + first, (last - first) * sizeof(int32_t))
         for n in range(first, last):
             f = bounded(features[vertex[n * sample_step + m * tree_step]], a.n_features)
             grad_x[n * a.n_features + f] += slope[n]
@@ -287,8 +290,8 @@ cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssi
 
 cdef void _input_tiles(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
     while first < last:
-        _input_tile(a, grad_x, first, min(first + SAMPLES, last))
-        first += SAMPLES
+        _input_tile(a, grad_x, first, min(first + TILE, last))
+        first += TILE
 
 
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil:

@@ -3,12 +3,12 @@ from libc.stdint cimport int32_t
 from hforest.hinge.cpu.forest cimport Forest, Route, real
 
 
-# Routes of n samples in adjacent trees. That of sample s in tree j is at s * sample_step + j * tree_step.
-cdef struct Group:
-    int32_t* leaf
-    void* margin          # real
-    int32_t* vertex
-    Py_ssize_t n, n_trees, sample_step, tree_step
+cdef extern from "hinge/cpu/sums.h" nogil:
+    ctypedef struct Group "hf_group":
+        int32_t* leaf
+        void* margin
+        int32_t* vertex
+        Py_ssize_t n, n_trees, sample_step, tree_step
 
 # A call that computes outputs from known routes.
 cdef struct Known:
@@ -20,7 +20,7 @@ cdef struct Known:
     void* y               # OUT (n_samples, n_outputs) real if summed, else (n_samples, n_trees, n_outputs)
 
 cdef void add_outputs(
-    const Forest* forest, const Group* group, const real* weights, double* total) noexcept nogil
+    int path, const Forest* forest, const Group* group, const real* weights, double* total) noexcept nogil
 cdef void write_outputs(
     const Forest* forest, const Group* group, const real* weights, real* y, Py_ssize_t y_step) noexcept nogil
 cdef void divide_sums(const double* total, Py_ssize_t n, double divisor, real* y) noexcept nogil

@@ -9,17 +9,30 @@ from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
 from libc.string cimport memset
 
-from hforest.core.machine cimport hf_begin, hf_end, hf_units, hf_watch, raise_interrupt, start_watch
-from hforest.hinge.cpu.forest cimport Forest, hf_fetch, real, samples_each, threads_for
+from hforest.core.machine cimport (
+    hf_begin, hf_end, hf_units, hf_watch, raise_interrupt, simd_path, start_watch,
+)
+from hforest.hinge.cpu.forest cimport GROUP, Forest, hf_fetch, real, samples_each, threads_for
+
+cdef extern from "hinge/cpu/simd/sums.h" nogil:
+    ctypedef struct hf_sums:
+        Group group
+        const void* weights
+        double* total
+        Py_ssize_t n_leaves, n_outputs, next_samples, next_trees
+    ctypedef void (*hf_adder)(const hf_sums* a) noexcept nogil
+    hf_adder hf_adder_of(int path, int itemsize)
 
 cdef enum:
+    FEWEST = 4            # least number of outputs for vector bodies
     TOGETHER = 4          # samples summed together, where each leaf read is a random memory access
     BLOCK = 256           # samples summed together if those of a tree are contiguous
+    SAMPLES_AHEAD = 2     # samples between the prefetch of a leaf and its use
     PAIRS_AHEAD = 32      # (sample, tree) pairs between the prefetch of a leaf and its use
 
 
 cdef void add_outputs(
-    const Forest* forest, const Group* group, const real* weights, double* total,
+    int path, const Forest* forest, const Group* group, const real* weights, double* total,
 ) noexcept nogil:
     """Adds the outputs of the group's trees to total (n, n_outputs).
 
@@ -32,6 +45,15 @@ cdef void add_outputs(
     cdef const real* row
     cdef double* sums
     cdef real size
+    cdef hf_sums sums_of
+    cdef hf_adder body = hf_adder_of(path, sizeof(real)) if n_outputs >= FEWEST else NULL
+    if body != NULL:
+        sums_of.group, sums_of.weights, sums_of.total = group[0], weights, total
+        sums_of.n_leaves, sums_of.n_outputs = forest.n_leaves, n_outputs
+        sums_of.next_samples = 0 if group.n <= TOGETHER else SAMPLES_AHEAD
+        sums_of.next_trees = PAIRS_AHEAD if group.n <= TOGETHER else 0
+        body(&sums_of)
+        return
     for j in range(group.n_trees):
         if n_outputs == 1 and group.n > TOGETHER:
             # With more samples than TOGETHER most leaves of a tree are read: prefetching does not pay.
@@ -91,19 +113,27 @@ cdef inline Py_ssize_t _together(const Known* a) noexcept nogil:
 
 
 cdef void _few_samples(
-    const Known* a, Py_ssize_t first, Py_ssize_t last, double* total, real* y,
+    const Known* a, int path, Py_ssize_t first, Py_ssize_t last, double* total, real* y,
 ) noexcept nogil:
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
     cdef const real* weights = <const real*> a.forest.weights
     cdef Group group
-    cdef Py_ssize_t step = a.route.sample_step, together = _together(a)
+    cdef Py_ssize_t step = a.route.sample_step, together = _together(a), m
+    cdef Py_ssize_t trees = GROUP if together == BLOCK else n_trees
     group.n_trees, group.sample_step, group.tree_step = n_trees, step, a.route.tree_step
     while first < last:
         group.n = min(together, last - first)
         group.leaf, group.margin = a.route.leaf + first * step, <real*> a.route.margin + first * step
         if a.summed:
             memset(total, 0, group.n * n_outputs * sizeof(double))
-            add_outputs(&a.forest, &group, weights, total)
+            m = 0
+            while m < n_trees:
+                # The leaves of a few trees stay in cache for the samples of a block.
+                group.n_trees = min(trees, n_trees - m)
+                add_outputs(path, &a.forest, &group, weights + m * a.forest.n_leaves * n_outputs, total)
+                group.leaf += group.n_trees * group.tree_step
+                group.margin = <real*> group.margin + group.n_trees * group.tree_step
+                m += group.n_trees
             divide_sums(total, group.n * n_outputs, a.divisor, y + first * n_outputs)
         else:
             write_outputs(
@@ -116,6 +146,7 @@ cdef int sum_leaves(Known a, const real* tag) except -1:
     """Writes the outputs of known routes: per tree, or their sum over the trees divided by a.divisor."""
     cdef hf_watch watch
     cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
+    cdef int path = simd_path()
     cdef Py_ssize_t together = _together(&a), unit, n_units
     cdef Py_ssize_t step = samples_each(a.n_samples, threads, together)
     cdef double[:, ::1] total
@@ -128,7 +159,7 @@ cdef int sum_leaves(Known a, const real* tag) except -1:
     for unit in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, unit):
             _few_samples(
-                &a, unit * step, min((unit + 1) * step, a.n_samples), &total[threadid(), 0], <real*> a.y
+                &a, path, unit * step, min((unit + 1) * step, a.n_samples), &total[threadid(), 0], <real*> a.y
             )
             hf_end(&watch)
     return raise_interrupt(&watch)

@@ -315,7 +315,7 @@ cdef void _run_unit(
         if call.y != NULL:
             weights = <const real*> forest.weights + m * forest.n_leaves * n_outputs
             if call.summed:
-                add_outputs(forest, &w.group, weights, w.total)
+                add_outputs(plan.path, forest, &w.group, weights, w.total)
             else:
                 write_outputs(
                     forest, &w.group, weights, <real*> call.y + (start * forest.n_trees + m) * n_outputs,
