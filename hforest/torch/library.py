@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.fx import Proxy
 
 from . import cuda
 

@@ -14,11 +14,21 @@ from torch.types import Device
 from .. import hinge, tree
 from ..core.keywords import answered
 from .cuda import host_array
-from .library import Aggregate, Kind, Layer, MarginName, check_dim, check_integer, eager, feature_axis, in_graph
+from .library import (
+    Aggregate,
+    Kind,
+    Layer,
+    MarginName,
+    check_dim,
+    check_integer,
+    eager,
+    feature_axis,
+    in_graph,
+)
 from .operators import hinge_forest
 
 _CALLS, _SAMPLES, _SHARE = 8, (32, 256), 0.04
-"""Call in training whose samples are looked at, least and greatest number of these, and the least share of the
+"""Call in training whose samples are looked at, least and greatest number of these, least share of the
 leaves that a tree's samples can reach."""
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
