@@ -30,7 +30,8 @@ LAYERS = {
 BEHAVIOURS = {}
 
 SPARSE = "sparse: expected False where tensors are on a GPU, traced or transformed, got True; leave it out"
-NO_PARAMETERS = None  # a layer without parameters has nothing of this
+NO_PARAMETERS = None
+"""A layer without parameters has nothing of this."""
 # What is refused, with the message, or does not apply (None).
 REFUSED = {
     **dict.fromkeys([(b, "sparse") for b in (
@@ -177,22 +178,25 @@ def half_types_are_refused(layer, x):
 
 
 def autocast(layer, x, dtype):
+    half = x.to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype):
-        y = layer(x.to(dtype))
+        y = layer(half)
     assert y.dtype == torch.float32
-    if not isinstance(layer, ht.NeuralForest):  # whose linear map is in the half type
-        assert torch.equal(y, layer(x.to(dtype).float()))
+    if not isinstance(layer, ht.NeuralForest):  # whose linear map is computed in the half type
+        assert torch.equal(y, layer(half.detach().float()))
     y.sum().backward()
+    assert half.grad.dtype == dtype
+    assert all(p.dtype == p.grad.dtype == torch.float32 for p in layer.parameters())
 
 
 @behaviour
 def autocast_to_bfloat16(layer, x):
-    autocast(layer, x.requires_grad_(), torch.bfloat16)
+    autocast(layer, x, torch.bfloat16)
 
 
 @behaviour
 def autocast_to_float16(layer, x):
-    autocast(layer, x.requires_grad_(), torch.float16)
+    autocast(layer, x, torch.float16)
 
 
 @behaviour
@@ -305,7 +309,7 @@ def hook_of_the_backward_pass(layer, x):
 @behaviour
 def hook_of_a_gradient(layer, x):
     seen = []
-    name, p = first_parameter(layer)
+    _, p = first_parameter(layer)
     p.register_hook(lambda grad: seen.append(grad.clone()))
     gradients(layer, x)
     assert torch.equal(seen[0], p.grad)
@@ -410,7 +414,7 @@ def step_of_adam(layer, x):
 
 @behaviour
 def grad_scaler(layer, x):
-    scaler, dense = torch.amp.GradScaler("cpu"), [p for p in layer.parameters()]
+    scaler, dense = torch.amp.GradScaler("cpu"), list(layer.parameters())
     optimizer = torch.optim.SGD(dense, lr=0.1)
     before = [p.detach().clone() for p in dense]
     scaler.scale(loss(layer, x)).backward()
@@ -674,9 +678,10 @@ def exported_to_onnx(layer, x):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     exchange = pytest.importorskip("hforest.onnx")
-    program = torch.onnx.export(
-        layer, (x,), dynamo=True, custom_translation_table=exchange.translations(), verbose=False
-    )
+    with torch.no_grad():
+        program = torch.onnx.export(
+            layer, (x,), dynamo=True, custom_translation_table=exchange.translations(), verbose=False
+        )
     session = runtime.InferenceSession(program.model_proto.SerializeToString())
     (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     torch.testing.assert_close(torch.from_numpy(y), layer(x).detach(), rtol=1e-4, atol=1e-5)
@@ -689,8 +694,18 @@ def make_like(layer):
     return LAYERS[layer.kind_of_test][0]()
 
 
-@pytest.mark.parametrize("name", BEHAVIOURS)
-@pytest.mark.parametrize("kind", LAYERS)
+def cases():
+    """Returns every pair; those that take seconds are slow except for one layer."""
+    pairs = []
+    long = {"compiled", "distributed", "exported", "exported_to_onnx"}
+    for kind in LAYERS:
+        for name in BEHAVIOURS:
+            slow = name in long and kind != "tree"
+            pairs.append(pytest.param(kind, name, marks=[pytest.mark.slow] * slow, id=f"{kind}-{name}"))
+    return pairs
+
+
+@pytest.mark.parametrize(("kind", "name"), cases())
 def test_behaviour(kind, name):
     torch.manual_seed(0)
     make, shape = LAYERS[kind]

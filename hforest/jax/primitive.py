@@ -6,6 +6,8 @@ A forest takes samples first, then its parameters: y = forest(samples, *paramete
     grad    a `jax.custom_vjp`, whose backward pass is a foreign call on what the forward pass stored
     vmap    over samples alone: one call on all of them, and so is its gradient;
             over parameters: a call for each, in a loop
+    shard_map   all arguments and results differ over the axes over which an argument does; JAX then sums
+            the gradients of arguments that do not
 """
 
 import functools
@@ -33,13 +35,39 @@ class Forest(NamedTuple):
     """Axes of y after the axis of the samples."""
 
 
+_KINDS = "manual_axis_type", "vma"
+"""What newer and older JAX call the axes of devices over which values of a type differ."""
+
+
+def _axes(*arrays: Any) -> set[str]:
+    """Returns the axes of devices over which some arrays differ inside `jax.shard_map`."""
+    axes: set[str] = set()
+    for a in arrays:
+        if isinstance(a, jax.core.Tracer) and hasattr(jax, "typeof"):
+            found = next(
+                (getattr(jax.typeof(a), name) for name in _KINDS if hasattr(jax.typeof(a), name)), ()
+            )
+            axes.update(getattr(found, "varying", found))
+    return axes
+
+
+def _over(axes: set[str], a: jax.Array) -> jax.Array:
+    """Returns an array that differs over axes of devices, as far as JAX knows. Its values are the same."""
+    new = tuple(sorted(axes - _axes(a)))
+    if not new:
+        return a
+    lax: Any = jax.lax
+    return lax.pcast(a, new, to="varying") if hasattr(lax, "pcast") else lax.pvary(a, new)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _call(
     name: str, settings: str, results: tuple[jax.ShapeDtypeStruct, ...], *arguments: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Returns the results of a foreign call, arrays of the shapes and dtypes in `results`."""
     call = jax.ffi.ffi_call(NAME, results, vmap_method="sequential")
-    return tuple(call(*arguments, function=name, setting=settings))
+    axes = _axes(*arguments)
+    return tuple(_over(axes, a) for a in call(*arguments, function=name, setting=settings))
 
 
 @_call.defjvp
@@ -82,13 +110,13 @@ def _fwd(forest: Forest, *inputs: Any) -> tuple[jax.Array, Any]:
     y, *route_arrays = _call(f"{forest.name}_routed", forest.settings, results, *arguments)
     if not reads_x(forest.settings):
         # Only the shape of x is needed: an array without elements has it.
-        x = jnp.zeros((0, *x.shape[1:]), x.dtype)
+        x = x[:0]
     return y, (*route_arrays, x, features, weights)
 
 
 def _bwd(forest: Forest, stored: Any, grad_y: Any) -> tuple[jax.Array | None, ...]:
     if isinstance(grad_y, SymbolicZero):
-        grad_y = jnp.zeros(grad_y.shape, grad_y.dtype)
+        grad_y = _over(_axes(*jax.tree.leaves(stored)), jnp.zeros(grad_y.shape, grad_y.dtype))
     name = f"{forest.name}_backward"
     if forest.name == "neural_forest":
         wanted, (f, leaves, *index) = stored
@@ -121,7 +149,14 @@ _forest = Primitive("hforest")
 @_forest.def_abstract_eval
 def _shape(*arguments: Any, forest: Forest) -> Any:
     y = _y(forest, arguments[0])
-    return jax.core.ShapedArray(y.shape, y.dtype)
+    kind, first = jax.core.ShapedArray(y.shape, y.dtype), arguments[0]
+    for name in _KINDS:
+        found = getattr(first, name, ())
+        if getattr(found, "varying", found):
+            spec = jax.sharding.PartitionSpec(*(None,) * len(y.shape))
+            sharding = jax.sharding.NamedSharding(first.sharding.mesh, spec)
+            return kind.update(sharding=sharding, **{name: found})
+    return kind
 
 
 @functools.lru_cache(maxsize=4096)
@@ -172,4 +207,5 @@ mlir.register_lowering(_forest, mlir.lower_fun(_forward, multiple_results=False)
 
 def bind(forest: Forest, *arguments: jax.Array) -> jax.Array:
     """Returns y of a forest. Arguments are the samples, then the parameters; nothing is checked here."""
-    return _forest.bind(*arguments, forest=forest)
+    axes = _axes(*arguments)
+    return _forest.bind(*(_over(axes, a) for a in arguments), forest=forest)

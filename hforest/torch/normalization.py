@@ -54,9 +54,8 @@ _backward_operator = Operator(
 
 
 def _update(x: Tensor, mean: Tensor, var: Tensor, step: Tensor) -> None:
-    layers.normalize_update(
-        array("x", x), *(cuda.host_array(a, written=True) for a in (mean, var)), int(step)
-    )
+    means, variances = (cuda.host_array(a, written=True) for a in (mean, var))
+    layers.normalize_update(array("x", x), means, variances, int(step))
 
 
 LIBRARY.define("normalize_update(Tensor x, Tensor(a!) mean, Tensor(b!) var, Tensor step) -> ()")
