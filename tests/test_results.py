@@ -180,7 +180,7 @@ TABLES = {
     "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
     "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
     "torch_layers, rows": ("torch-training", "torch_layers", "torch_layers", "rows", ("rows",), "least"),
-    "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "median"),
+    "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "processor"),
 }  # fmt: skip
 
 

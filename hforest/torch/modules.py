@@ -186,7 +186,7 @@ class HingeForest(Forest):
         Axis of the features in the input; see `forward`.
     sparse : bool
         Whether the gradient of `weights` is sparse, for `RowAdam`: its steps equal those of dense Adam, at a
-        cost proportional to the leaves that a batch reaches. Recommended for training on the CPU.
+        cost proportional to the leaves that a batch reaches. For more than a million leaf weights on the CPU.
     generator : torch.Generator, optional
         Source of random numbers; by default PyTorch's own.
     device : torch.device, optional

@@ -259,6 +259,10 @@ class RowAdam(torch.optim.Optimizer):
         self.flush()
         return {**super().__getstate__(), "_missed": {}, "_inside": self._inside}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        _watch()
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the state with all missed steps taken; `torch.optim.Adam` can load it (with weight decay
         `torch.optim.AdamW`).
