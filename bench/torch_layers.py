@@ -12,7 +12,8 @@ step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
 milliseconds. Beside it the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with
 PyTorch's Adam: its loop over parameters, its fused kernel, and the step compiled. Each network has its own
-process (bench/compiled.py), so that each is compiled once.
+process (bench/compiled.py), so that each is compiled once. "dense gradients" is hforest's layer with the
+fused Adam of PyTorch, which counts among PyTorch's steps.
 
 convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
 2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
@@ -165,24 +166,33 @@ RUNGS = (
     "RowAdam, rows, unchecked",
     "RowAdam, backward",
     "RowAdam, backward, unchecked",
+    "dense gradients, torch's fused Adam",
     "torch, Adam",
     "torch, fused Adam",
+    "torch, fused Adam, embedding",
     "torch.compile, fused Adam",
+    "torch.compile, fused Adam, index",
+    "torch.compile, fused Adam, embedding",
+    "torch.compile, fused Adam, by trees",
     "torch.compile, compiled Adam",
 )
-PLAIN: dict[str, tuple[str, tuple[bool, bool], dict[str, bool]]] = {
-    "torch, Adam": ("index", (False, False), {"foreach": False}),
-    "torch, fused Adam": ("index", (False, False), {"fused": True}),
-    "torch.compile, fused Adam": ("bag", (True, False), {"fused": True}),
-    "torch.compile, compiled Adam": ("bag", (True, True), {"foreach": True}),
+PLAIN: dict[str, tuple[tuple[str, ...], tuple[bool, bool], dict[str, bool]]] = {
+    "torch, Adam": (("index",), (False, False), {"foreach": False}),
+    "torch, fused Adam": (("index",), (False, False), {"fused": True}),
+    "torch, fused Adam, embedding": (("embedding",), (False, False), {"fused": True}),
+    "torch.compile, fused Adam": (("bag",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, index": (("index",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, embedding": (("embedding",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, by trees": (("index", "trees", "flat"), (True, False), {"fused": True}),
+    "torch.compile, compiled Adam": (("bag",), (True, True), {"foreach": True}),
 }
-"""Rungs in plain PyTorch: how leaf weights are read; compiled network, optimiser; settings of Adam."""
+"""Rungs in plain PyTorch: formulation of the forest; compiled network, optimiser; settings of Adam."""
 
 _steps: dict[str, Callable[[int], float]] = {}
 """The rung of which this process takes steps."""
 
 
-def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
+def networks() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
     """Returns batches, and functions that make hforest's network and plain ones from the same state."""
     import torch
     from torch import nn
@@ -200,13 +210,13 @@ def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
         net[0].load_state_dict(kernel)
         return net
 
-    def ours() -> Any:
-        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=True)
+    def ours(sparse: bool = True) -> Any:
+        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=sparse)
         forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
         return network(ht.RunningNorm(FEATURES), forest)
 
-    def plain(look_up: str) -> Any:
-        return network(PlainNorm(FEATURES), PlainForest(t, f, w, look_up))
+    def plain(*form: str) -> Any:
+        return network(PlainNorm(FEATURES), PlainForest(t, f, w, *form))
 
     return (x, y), ours, plain
 
@@ -220,9 +230,12 @@ def stepping(rung: str) -> Callable[[int], float]:
 
     (x, y), ours, plain = networks()
     if rung in PLAIN:
-        look_up, compiling, settings = PLAIN[rung]
-        net = plain(look_up)
+        form, compiling, settings = PLAIN[rung]
+        net = plain(*form)
         return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiling)
+    if rung.startswith("dense"):
+        net = ours(sparse=False)
+        return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, fused=True), x, y)
     net = ours()
     optimizer = ht.RowAdam(net.parameters(), lr=LR)
     if "backward" in rung:
@@ -277,7 +290,8 @@ def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
 def step(threads: int, repeats: int) -> Rows:
     """Measures milliseconds per training step."""
     (x, y), ours, plain = networks()
-    agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
+    forms = dict.fromkeys(form for form, _, _ in PLAIN.values())
+    agree(ours(), [ours(sparse=False), *(plain(*form) for form in forms)], x[0], y[0])
     del ours, plain
     taken: dict[str, list[float]] = {name: [] for name in RUNGS}
     processor: dict[str, list[float]] = {name: [] for name in RUNGS}
@@ -430,7 +444,7 @@ def table(rows: Rows, part: str) -> str:
             elif part == "convolution":
                 cells += [f"{row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:
-                peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
+                peers = [r["median"] for r in rows if r["threads"] == n and "RowAdam" not in r["rung"]]
                 cells += [f"{row['median']:.1f}", f"{min(peers) / row['median']:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
