@@ -157,7 +157,7 @@ def jax_runner(arrays: tuple[Any, ...], threads: int) -> Runner:
     import jax
     import jax.numpy as jnp
 
-    given = tuple(jax.block_until_ready(jnp.asarray(a)) for a in arrays)
+    given = tuple(jnp.asarray(a).block_until_ready() for a in arrays)
     if threads == 1 and seen:
         os.sched_setaffinity(0, seen)
 
