@@ -6,15 +6,24 @@ of torch.compile.
 """
 
 import multiprocessing
+import types
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+FAST = {"assert_indirect_indexing": False, "unroll_reductions_threshold": 16}
+"""Settings of torch.compile that were faster: indices are not checked, sums of up to 16 numbers unrolled."""
+
 
 def compiled(
-    function: Callable[..., Any], backend: str = "inductor", fullgraph: bool = True
+    function: Callable[..., Any],
+    backend: str = "inductor",
+    fullgraph: bool = True,
+    options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Returns the function compiled by PyTorch for the shapes of its first call.
+
+    A plain function gets a code object of its own, so that functions of one definition are compiled apart.
 
     A graph break, a compiler that fails, a second compilation of the same code in this process, and a call
     that does not compile are errors. `fullgraph=False` is for optimisers, whose step PyTorch itself breaks
@@ -25,7 +34,16 @@ def compiled(
 
     torch._dynamo.config.error_on_recompile = True
     torch._dynamo.config.suppress_errors = False
-    fast = torch.compile(function, dynamic=False, fullgraph=fullgraph, backend=backend)
+    own = function
+    if isinstance(function, types.FunctionType):
+        own = types.FunctionType(
+            function.__code__.replace(),
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+    fast = torch.compile(own, dynamic=False, fullgraph=fullgraph, backend=backend, options=options)
     checked = False
 
     def call(*arguments: Any) -> Any:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from common import ceilings, machine_text, plainly, record, seconds, side_by_side, sizes_like, spread
 from compiled import new_process
-from peers import add_peers, numpy_traverse
+from peers import SETTINGS, add_peers, numpy_traverse
 
 import hforest
 from hforest import hinge
@@ -157,8 +157,9 @@ def run_kind(
         if machine.simd() != "plain":
             for calls in list(jobs.values())[:-1]:
                 calls["plain"] = plainly(calls["hforest"])
+        best_peers = {}
         if options.peers:
-            add_peers(kind, arrays, jobs, hforest.get_num_threads())
+            best_peers = add_peers(kind, arrays, jobs, hforest.get_num_threads(), options.settings)
         for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():
             jobs[job] |= calls
         for job, calls in jobs.items():
@@ -182,6 +183,11 @@ def run_kind(
                     "floor_ns": 1e9 * floor,
                     "share_of_floor": floor / median,
                 }
+                if (job, rung) in best_peers:
+                    peer = best_peers[job, rung]
+                    row["formulation"] = peer.name
+                    row["candidates"] = {name: 1e9 * s / pairs for name, s in peer.tried.items()}
+                    row["not_compiled"] = peer.failed
                 rows.append(row)
                 print(
                     f"{','.join(map(str, shape)):>26} {kind:5} {job:16} {rung:10} {1e9 * median:9.2f} "
@@ -292,7 +298,16 @@ def main() -> int:
         default="wall",
         help="processor: processor time, for one thread beside other processes",
     )
-    parser.add_argument("--peers", action="store_true", help="also measure NumPy and, if installed, PyTorch")
+    parser.add_argument(
+        "--peers", action="store_true", help="also measure NumPy and, if installed, PyTorch and JAX"
+    )
+    parser.add_argument(
+        "--settings",
+        nargs="*",
+        choices=SETTINGS,
+        default=list(SETTINGS),
+        help="settings of torch.compile that are tried on its fastest formulation",
+    )
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument(
         "--append", action="store_true", help="keep rows of the file unless they are measured again"
@@ -303,7 +318,11 @@ def main() -> int:
     if options.json and options.append:
         rows = merged(json.loads(Path(options.json).read_text())["rows"], rows)
     if options.json:
-        peer = {"torch": version("torch")} if options.peers and importlib.util.find_spec("torch") else {}
+        peer = {
+            name: version(name)
+            for name in ("torch", "jax")
+            if options.peers and importlib.util.find_spec(name)
+        }
         record(options.json, rows, command=" ".join(sys.argv), clock=options.clock, **peer)
     return 0
 

@@ -62,8 +62,8 @@ def shapes(of: Rows) -> list[tuple[list[int], str]]:
     """Returns shapes in the order of bench/hinge.py, and kinds."""
     order = ["1000,100,100,10,10", "53,5120,1000,10,10", "65536,100,100,10,10", "10000,784,1000,10,1"]
     order.append("4096,256,512,7,1")
-    known = {",".join(map(str, row["shape"])): row["shape"] for row in of if "shape" in row}
-    return [(known[text], kind) for text in order for kind in KINDS]
+    known = {(",".join(map(str, row["shape"])), row["kind"]): row["shape"] for row in of if "shape" in row}
+    return [(known[text, kind], kind) for text in order for kind in KINDS if (text, kind) in known]
 
 
 def kernels() -> str:
@@ -99,23 +99,66 @@ def kernels() -> str:
     return markdown([*head, "two threads: traverse, forward, forward + sparse backward"], body)
 
 
-def peers() -> str:
-    """Hinge forests beside torch.compile, measured in one run."""
-    of = rows("hinge_peers")
-    body = []
+JOBS_OF_PEERS = {
+    "forward": ("forward", "hforest"),
+    "dense": ("forward+backward", "hforest"),
+    "sparse": ("forward+backward", "hforest sparse"),
+    "layer": ("forward+backward", "hforest.torch"),
+}
+"""Jobs and rungs of hforest that are compared with peers, by the word for them on pages."""
+
+
+def fastest(row: dict[str, Any]) -> str:
+    """Returns the fastest formulation of a peer; a row that was timed with another one is refused."""
+    candidates = row["candidates"]
+    best: str = min(candidates, key=candidates.__getitem__)
+    if row["formulation"] != best:
+        raise ValueError(
+            f"{row['shape']}, {row['kind']}, {row['job']}, {row['rung']}: expected the fastest formulation "
+            f"{best!r}, got {row['formulation']!r}; measure the peer again with bench/hinge.py --peers"
+        )
+    return best
+
+
+def over_peers(of: Rows, library: str = "torch.compile") -> dict[str, list[float]]:
+    """Returns times of a library over those of hforest by the word of the job, in the order of `shapes`."""
+    found: dict[str, list[float]] = {}
     for shape, kind in shapes(of):
-        found = {
-            (row["job"], row["rung"]): row["ns_per_pair"]
-            for row in only(of, shape=shape, kind=kind, threads=1)
-        }
-        jobs = [("forward", "hforest")]
-        jobs += [("forward+backward", rung) for rung in ("hforest", "hforest sparse")]
-        ours = [found[job] for job in jobs]
-        over = [f"{found[job, 'torch.compile'] / found[job, rung]:.1f}x" for job, rung in jobs]
-        cells = [", ".join(map(significant, ours)), ", ".join(over)]
+        row = {(a["job"], a["rung"]): a for a in only(of, shape=shape, kind=kind, threads=1)}
+        for word, (job, rung) in JOBS_OF_PEERS.items():
+            peer = row[job, library]
+            fastest(peer)
+            found.setdefault(word, []).append(peer["ns_per_pair"] / row[job, rung]["ns_per_pair"])
+    return found
+
+
+def mean_of(ratios: list[float]) -> float:
+    """Returns the geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def peers() -> str:
+    """Hinge forests beside the fastest formulation of torch.compile and JAX, measured in one run."""
+    of = rows("hinge_peers")
+    # A library without candidates on the record has no ratio, for it is not known to be at its fastest.
+    known = {row["rung"] for row in of if "candidates" in row}
+    over = {a: over_peers(of, a) for a in ("torch.compile", "jax.jit") if a in known}
+    words = {word: job for word, job in JOBS_OF_PEERS.items() if any(row.get("rung") == job[1] for row in of)}
+    body = []
+    for i, (shape, kind) in enumerate(shapes(of)):
+        found = {(row["job"], row["rung"]): row for row in only(of, shape=shape, kind=kind, threads=1)}
+        cells = [", ".join(significant(found[job]["ns_per_pair"]) for job in words.values())]
+        cells += [", ".join(f"{ratios[i]:.1f}x" for ratios in a.values()) for a in over.values()]
+        if "torch.compile" in over:
+            pair = (found[job, "torch.compile"] for job in ("forward", "forward+backward"))
+            cells.append("; ".join(map(fastest, pair)))
         body.append([",".join(map(str, shape)), f"{kind}s", *cells])
-    head = ["shape", "kind", "hforest: forward, dense, sparse"]
-    return markdown([*head, "torch.compile over hforest"], body)
+    head = ["shape", "kind", f"hforest: {', '.join(words)}", *(f"{a} over hforest" for a in over)]
+    if "torch.compile" in over:
+        means = [", ".join(f"{mean_of(ratios):.1f}x" for ratios in a.values()) for a in over.values()]
+        body.append(["geometric mean", "", "", *means, ""])
+        head.append("fastest formulations: forward; forward and backward")
+    return markdown(head, body)
 
 
 SETS = ("synthetic", "letter", "usps", "mnist")
@@ -184,7 +227,7 @@ def compared() -> str:
     body = []
     for bench in dict.fromkeys(row["bench"] for row in of):
         ratios = [row["ratio"] for row in of if row["bench"] == bench]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = mean_of(ratios)
         slowest = max((row for row in of if row["bench"] == bench), key=lambda row: row["ratio"])
         body.append([bench, f"{mean:.2f}", f"{max(ratios):.2f}: {slowest['row']}"])
     return markdown(["bench", "geometric mean", "largest"], body)

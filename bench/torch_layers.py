@@ -171,22 +171,30 @@ RUNGS = (
     "hforest, RowAdam, unchecked",
     "torch, Adam",
     "torch, fused Adam",
+    "torch, fused Adam, embedding",
     "torch.compile, fused Adam",
+    "torch.compile, fused Adam, index",
+    "torch.compile, fused Adam, embedding",
+    "torch.compile, fused Adam, by trees",
     "torch.compile, compiled Adam",
 )
-PLAIN: dict[str, tuple[str, tuple[bool, bool], dict[str, bool]]] = {
-    "torch, Adam": ("index", (False, False), {"foreach": False}),
-    "torch, fused Adam": ("index", (False, False), {"fused": True}),
-    "torch.compile, fused Adam": ("bag", (True, False), {"fused": True}),
-    "torch.compile, compiled Adam": ("bag", (True, True), {"foreach": True}),
+PLAIN: dict[str, tuple[tuple[str, ...], tuple[bool, bool], dict[str, bool]]] = {
+    "torch, Adam": (("index",), (False, False), {"foreach": False}),
+    "torch, fused Adam": (("index",), (False, False), {"fused": True}),
+    "torch, fused Adam, embedding": (("embedding",), (False, False), {"fused": True}),
+    "torch.compile, fused Adam": (("bag",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, index": (("index",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, embedding": (("embedding",), (True, False), {"fused": True}),
+    "torch.compile, fused Adam, by trees": (("index", "trees", "flat"), (True, False), {"fused": True}),
+    "torch.compile, compiled Adam": (("bag",), (True, True), {"foreach": True}),
 }
-"""Rungs in plain PyTorch: how leaf weights are read; compiled network, optimiser; settings of Adam."""
+"""Rungs in plain PyTorch: formulation of the forest; compiled network, optimiser; settings of Adam."""
 
 _steps: dict[str, Callable[[int], float]] = {}
 """The rung of which this process takes steps."""
 
 
-def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
+def networks() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
     """Returns batches, and functions that make hforest's network and plain ones from the same state."""
     import torch
     from torch import nn
@@ -209,8 +217,8 @@ def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
         forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
         return network(ht.RunningNorm(FEATURES), forest)
 
-    def plain(look_up: str) -> Any:
-        return network(PlainNorm(FEATURES), PlainForest(t, f, w, look_up))
+    def plain(*form: str) -> Any:
+        return network(PlainNorm(FEATURES), PlainForest(t, f, w, *form))
 
     return (x, y), ours, plain
 
@@ -224,8 +232,8 @@ def stepping(rung: str) -> Callable[[int], float]:
 
     (x, y), ours, plain = networks()
     if rung in PLAIN:
-        look_up, compiling, settings = PLAIN[rung]
-        net = plain(look_up)
+        form, compiling, settings = PLAIN[rung]
+        net = plain(*form)
         return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiling)
     optimizer_of: Any = partial(torch.optim.Adam, fused=True)
     net = ours()
@@ -281,7 +289,8 @@ def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
 def step(threads: int, repeats: int) -> Rows:
     """Measures milliseconds per training step."""
     (x, y), ours, plain = networks()
-    agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
+    forms = dict.fromkeys(form for form, _, _ in PLAIN.values())
+    agree(ours(), [ours(sparse=False), *(plain(*form) for form in forms)], x[0], y[0])
     del ours, plain
     taken: dict[str, list[float]] = {name: [] for name in RUNGS}
     processor: dict[str, list[float]] = {name: [] for name in RUNGS}

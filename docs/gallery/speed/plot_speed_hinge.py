@@ -2,12 +2,12 @@
 Speed of hinge forests beside PyTorch and NumPy
 ===============================================
 
-The first picture compares hforest, ``torch.compile``, PyTorch and NumPy on the same hinge forests: the
-forward pass, and forward with backward. The second compares four ways to take a training step. The points
-come from the records of ``python bench/hinge.py --peers`` and ``python bench/training.py``; nothing is timed
-while this page is built. The bench compares all results before it takes times, and PyTorch compiles each
-shape in a process of its own. The page of :doc:`performance </performance>` has the conditions and the
-commands.
+The first picture compares hforest, ``torch.compile``, PyTorch, JAX and NumPy on the same hinge forests: the
+forward pass, and forward with backward. The points of PyTorch and JAX are those of their fastest formulation.
+The second compares four ways to take a training step. The points come from the records of ``python
+bench/hinge.py --peers`` and ``python bench/training.py``; nothing is timed while this page is built. The
+bench compares all results before it takes times, and PyTorch compiles each shape in a process of its own. The
+page of :doc:`performance </performance>` has the conditions and the commands.
 """
 
 import json
@@ -22,16 +22,19 @@ training = json.loads((results / "training.json").read_text())
 print(peers["machine"], training["machine"], sep="\n")
 
 # %%
-# There are ten shapes. The other libraries compute dense gradients.
+# The other libraries compute dense gradients.
 
 libraries = {
     "hforest": "hforest",
     "hforest, sparse gradients": "hforest sparse",
     "torch.compile": "torch.compile",
     "PyTorch": "torch",
+    "JAX": "jax.jit",
     "NumPy": "numpy",
 }
 rows = [row for row in peers["rows"] if "shape" in row]
+searched = ("torch.compile", "torch", "jax.jit")  # shown if all their formulations were timed
+rows = [row for row in rows if row["rung"] not in searched or "candidates" in row]
 shapes = []
 for row in rows:
     if (row["shape"], row["kind"]) not in shapes:
@@ -52,7 +55,7 @@ for ax, job, title in zip(
             if times:
                 points.append((min(times), place))
         if points:
-            ax.plot(*zip(*points, strict=True), "ovs^D"[k], color=f"C{k}", label=label)
+            ax.plot(*zip(*points, strict=True), "ovs^PD"[k], color=f"C{k}", label=label)
     ax.set_xscale("log")
     ax.set_xlabel("nanoseconds per sample and tree")
     ax.set_title(title)
@@ -63,7 +66,7 @@ axes[0].set_yticks(
     fontsize=8.5,
 )
 axes[0].invert_yaxis()
-fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=6)
 fig.suptitle("Processor time on one thread of an AMD EPYC (Zen 4), float32; samples × features")
 plt.show()
 
