@@ -158,7 +158,7 @@ def pixels(folder: Path | None, quick: bool) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------ streams
 
 COLUMNS, CLASSES, CENTRES, SPEED = 10, 5, 50, 2e-4
-DEPTH, TREES = 8, {"trees": 100}
+DEPTH, TREES = 8, {"trees": 100, "ferns": 200}
 HIDDEN = ((256,), (256, 256))
 WAYS = ("arrays", "RowAdam", "Adam of all rows")
 LEARNERS: list[tuple[tuple[str, ...], tuple[int, ...]]] = [
