@@ -11,7 +11,7 @@ pixels    classes of CamVid's pixels (every fourth image, every second row and c
 stream    one sample after the other, each predicted before it trains (prequential error of the second half):
           a mixture of 50 normals of five classes in ten columns, whose centres move (after RandomRBF with
           drift, Bifet et al. 2009). Rates are chosen on another stream. Of the same network the step that
-          moves all rows is timed, and of larger ones (1000 trees, ten outputs) both steps.
+          moves all rows is timed, and of larger ones (1000 trees or ferns) both steps.
 leaves    one test digit and the leaves that say most for its class, with their comparisons.
 latency   one sample of 16 columns through a network, in evaluation: in PyTorch, in onnxruntime, of arrays.
 
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from common import RESULTS, machine_text, need, record, side_by_side
@@ -36,6 +36,7 @@ from common import RESULTS, machine_text, need, record, side_by_side
 import hforest
 from hforest import demo, hinge, images, layers
 
+Kind = Literal["tree", "fern"]
 PARTS = ("pixels", "stream", "leaves", "latency")
 SEEDS = (0, 1, 2)
 
@@ -157,7 +158,15 @@ def pixels(folder: Path | None, quick: bool) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------ streams
 
 COLUMNS, CLASSES, CENTRES, SPEED = 10, 5, 50, 2e-4
-TREES, DEPTH, HIDDEN = 100, 8, ((256,), (256, 256))
+DEPTH, TREES = 8, {"trees": 100, "ferns": 200}
+HIDDEN = ((256,), (256, 256))
+WAYS = ("arrays", "RowAdam", "Adam of all rows")
+LEARNERS: list[tuple[tuple[str, ...], tuple[int, ...]]] = [
+    *((tuple(f"{of}, {how}" for how in WAYS), ()) for of in TREES),
+    (("MLP, NumPy", "MLP, PyTorch"), HIDDEN[0]),
+    (("MLP, PyTorch",), HIDDEN[1]),
+]
+"""Names of learners that take the same steps, and the hidden units of MLPs."""
 STREAM_RATES = (0.001, 0.003, 0.01, 0.03)
 
 
@@ -176,15 +185,16 @@ def stream(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return ((x - 0.5) / 0.29).astype(np.float32), label[which].astype(np.int64)
 
 
-def arrays_learner(rate: float, trees: int = TREES, depth: int = DEPTH) -> Callable[[Any, Any], Any]:
+def arrays_learner(rate: float, kind: Kind, trees: int, depth: int) -> Callable[[Any, Any], Any]:
     """Returns a function that predicts a batch and then trains on it, of arrays; rows by rows."""
-    t, f, w = hinge.init(trees, depth, COLUMNS, CLASSES, rng=0)
+    t, f, w = hinge.init(trees, depth, COLUMNS, CLASSES, kind=kind, rng=0)
     state, count = hinge.adam_state(t, w), itertools.count(1)
 
     def learn(x: Any, y: Any) -> Any:
         step = next(count)
-        scores, route = hinge.adam_forward(x, t, f, w, state, step, rate)
-        hinge.adam_backward(layers.softmax_loss(scores, y)[1], route, x, t, f, w, state, step, rate)
+        scores, route = hinge.adam_forward(x, t, f, w, state, step, rate, kind=kind)
+        grad = layers.softmax_loss(scores, y)[1]
+        hinge.adam_backward(grad, route, x, t, f, w, state, step, rate, kind=kind)
         return scores
 
     return learn
@@ -233,26 +243,26 @@ def torch_learner(net: Any, optimizer: Any) -> Callable[[Any, Any], Any]:
     return learn
 
 
-def learner(
-    name: str, rate: float, width: tuple[int, ...] = (), trees: int = TREES, depth: int = DEPTH
-) -> Any:
-    """Returns a function that predicts a batch and then trains on it."""
+def learner(name: str, rate: float, width: tuple[int, ...] = (), n: int = 0, depth: int = DEPTH) -> Any:
+    """Returns a function that predicts a batch and then trains on it; n is a number of trees or ferns."""
     import torch
     from torch import nn
 
     import hforest.torch as ht
 
     torch.manual_seed(0)
-    if name == "hinge, arrays":
-        return arrays_learner(rate, trees, depth)
+    of, how = name.split(", ")
+    kind: Kind = "fern" if of == "ferns" else "tree"
+    if how == "arrays":
+        return arrays_learner(rate, kind, n or TREES[of], depth)
     if name == "MLP, NumPy":
         return numpy_mlp(rate, *width)
     if name == "MLP, PyTorch":
         hidden = [m for a, b in itertools.pairwise((COLUMNS, *width)) for m in (nn.Linear(a, b), nn.ReLU())]
         mlp = nn.Sequential(*hidden, nn.Linear(width[-1], CLASSES))
         return torch_learner(mlp, torch.optim.Adam(mlp.parameters(), lr=rate, fused=True))
-    by_rows = name == "hinge, RowAdam"
-    net = ht.HingeForest(COLUMNS, trees, depth, CLASSES, sparse=by_rows)
+    by_rows = how == "RowAdam"
+    net = ht.HingeForest(COLUMNS, n or TREES[of], depth, CLASSES, kind=kind, sparse=by_rows)
     if by_rows:
         return torch_learner(net, ht.RowAdam(net.parameters(), lr=rate))
     return torch_learner(net, torch.optim.Adam(net.parameters(), lr=rate, fused=True))
@@ -273,13 +283,8 @@ def streams(folder: Path | None, quick: bool) -> list[dict[str, Any]]:
     for size, n in n_of.items():
         choice, test = stream(n, 100), [stream(n, seed) for seed in SEEDS[: 1 if quick else None]]
         calls: dict[str, Any] = {}
-        for width in ((), *HIDDEN):
-            # Array functions and PyTorch take the same steps up to rounding: errors are those of the first.
-            fast, *slow = {
-                0: ("hinge, arrays", "hinge, RowAdam", "hinge, Adam of all rows"),
-                1: ("MLP, NumPy", "MLP, PyTorch"),
-                2: ("MLP, PyTorch",),
-            }[len(width)]
+        # Array functions and PyTorch take the same steps up to rounding: errors are those of the first.
+        for (fast, *slow), width in LEARNERS:
             tried = {r: prequential(learner(fast, r, width), *choice, size) for r in STREAM_RATES}
             rate = min(tried, key=lambda r: tried[r])
             errors = [prequential(learner(fast, rate, width), *part, size) for part in test]
@@ -299,28 +304,20 @@ def streams(folder: Path | None, quick: bool) -> list[dict[str, Any]]:
 
 
 def large_steps() -> list[dict[str, Any]]:
-    """Times steps of layers of 1000 trees: by rows and of all rows."""
+    """Times steps of layers of 1000 trees or ferns: by rows and of all rows."""
     rows = []
-    for depth in (8, 10):
-        x, y = stream(3200, 0)
-        for size in (1, 16):
-            names = ("hinge, arrays", "hinge, RowAdam", "hinge, Adam of all rows")
-            turns = [(x[i : i + size], y[i : i + size]) for i in range(0, len(x), size)]
-            calls: dict[str, Callable[[], Any]] = {
-                name: partial(_next, learner(name, 0.01, trees=1000, depth=depth), itertools.cycle(turns))
-                for name in names
-            }
-            taken = side_by_side(calls, 7, time.process_time)
-            rows += [
-                {
-                    "part": "large",
-                    "batch": size,
-                    "depth": depth,
-                    "network": name,
-                    "microseconds": 1e6 * min(taken[name]),
-                }
-                for name in names
-            ]
+    x, y = stream(3200, 0)
+    names = [f"{of}, {how}" for of in TREES for how in WAYS]
+    for depth, size in itertools.product((8, 10), (1, 16)):
+        turns = [(x[i : i + size], y[i : i + size]) for i in range(0, len(x), size)]
+        calls: dict[str, Callable[[], Any]] = {
+            name: partial(_next, learner(name, 0.01, n=1000, depth=depth), itertools.cycle(turns))
+            for name in names
+        }
+        taken = side_by_side(calls, 7, time.process_time)
+        for name in names:
+            row = {"part": "large", "batch": size, "depth": depth, "network": name}
+            rows.append({**row, "microseconds": 1e6 * min(taken[name])})
     return rows
 
 
@@ -520,7 +517,7 @@ def _stream_table(rows: list[dict[str, Any]]) -> list[str]:
 def _large_table(rows: list[dict[str, Any]]) -> list[str]:
     cases = list(dict.fromkeys((r["depth"], r["batch"]) for r in rows))
     words = (f"depth {depth}, {batch} sample{'s' * (batch > 1)}" for depth, batch in cases)
-    lines = [f"| µs of a step, 1000 trees | {' | '.join(words)} |", "|---" * (1 + len(cases)) + "|"]
+    lines = [f"| µs of a step, 1000 trees or ferns | {' | '.join(words)} |", "|---" * (1 + len(cases)) + "|"]
     for name in dict.fromkeys(r["network"] for r in rows):
         lines.append(
             f"| {name} | {' | '.join(_text(r['microseconds']) for r in rows if r['network'] == name)} |"
