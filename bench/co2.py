@@ -155,7 +155,7 @@ def surrogates(shape: Shape, repeats: int, *, gradient: bool) -> dict[str, Any]:
     same((co2.surrogate(x, y, w, *theta), *co2.surrogate_grad(x, y, w, *theta)), numpy_bound(x, y, w, theta))
     split, samples = bound._checked(x, y, (w, *theta), "log", None)
     backend, out, grads = dispatch.backend("hforest.co2", x), np.empty(1), [np.empty(len(a)) for a in split]
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "hforest": partial(backend.surrogate_grad, split, samples, grads)
         if gradient
         else partial(backend.surrogate, split, samples, out),
@@ -201,8 +201,7 @@ def fit(shape: Shape, repeats: int) -> dict[str, Any]:
     """Measures the fit of a stump: one round of two epochs. Each pass reads x once."""
     check(shape)
     x, y, w = problem(shape)
-    calls = {"hforest": partial(one_round, x, y, w, shape[2], 2)}
-    return figures(calls, 4 * x.nbytes, repeats)
+    return figures({"hforest": partial(one_round, x, y, w, shape[2], 2)}, 4 * x.nbytes, repeats)
 
 
 def search(shape: Shape, repeats: int) -> dict[str, Any]:
