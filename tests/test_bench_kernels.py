@@ -1,5 +1,6 @@
-"""bench/kernels.py: every variant returns hforest's result, and a different result ends the bench."""
+"""bench/kernels.py and bench/co2.py: every variant returns hforest's result, and a different result ends the bench."""
 
+import json
 import sys
 
 import numpy as np
@@ -53,3 +54,27 @@ def test_a_wrong_rung_ends_the_bench(script, monkeypatch):
     options = type("Options", (), {"scale": 0.01, "repeats": 1})
     with pytest.raises(AssertionError):
         kernels.run("adagrad", options, 1e10)
+
+
+def test_the_bench_of_co2_times_every_kernel(script, monkeypatch, capsys, tmp_path):
+    bench = script("co2")
+    monkeypatch.setattr(bench, "ceilings", lambda clock: {"copy_bytes": 1e10})
+    words = ["co2.py", "--shapes", "300,5,3", "--repeats", "1", "--json", str(tmp_path / "record.json")]
+    monkeypatch.setattr(sys, "argv", words)
+    assert bench.main() == 0
+    printed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert printed == [*bench.KERNELS]
+    rows = {row["job"]: row for row in json.loads((tmp_path / "record.json").read_text())["rows"]}
+    assert {name for name, row in rows.items() if row.get("two_threads", 0) > 0} == {
+        "surrogate", "surrogate_grad", "fit_stump", "fit_oc1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["surrogate", "surrogate_grad", "step", "fit_stump", "fit_oc1"])
+def test_a_wrong_peer_ends_the_bench_of_co2(name, script, monkeypatch):
+    bench = script("co2")
+    monkeypatch.setattr(bench.Numpy, "surrogate", lambda self: 0.0)
+    monkeypatch.setattr(bench, "numpy_bound", lambda x, y, w, theta: (0.0, 0 * w, *(0 * theta)))
+    monkeypatch.setattr(bench.co2, "fit_oc1", lambda x, y, w, **_: w + np.random.default_rng().random())
+    with pytest.raises(AssertionError):
+        bench.KERNELS[name]((300, 5, 3), 1)

@@ -341,7 +341,7 @@ def test_stump_of_several_chunks_equals_the_reference(fast_backend, dtype, loss,
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("batch_size", [100, 5000])
 def test_threads_share_a_large_stump_with_equal_bits(threads, dtype, loss, batch_size):
-    x, y, w, _, _ = problem(40_000, 5, loss=loss, dtype=dtype)
+    x, y, w, _, _ = problem(70_000, 27, loss=loss, dtype=dtype)
     stump = StumpSettings(tau=1, batch_size=batch_size, min_steps=1)
     history = []
 

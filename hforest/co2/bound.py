@@ -156,7 +156,7 @@ def surrogate_grad(
     Let s be the sign of w.x (0 at 0). A sample whose left term is at least the right one adds ``-(1 + s) x``
     and the gradient of its loss with respect to theta0. Any other sample adds ``(1 - s) x`` and the gradient
     with respect to theta1 (Alg. 1, lines 7-13). Away from kinks this is the gradient. Terms are summed in the
-    dtype of x over 1024 samples, then in float64. Cost: two reads of x.
+    dtype of x over 1024 samples, then in float64. Cost: a read of x.
 
     Examples
     --------

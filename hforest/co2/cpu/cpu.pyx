@@ -1,7 +1,7 @@
 """Surrogates, oblique stumps and trees of stumps on the CPU.
 
-One thread grows a tree. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a large
-node, and the lines of `fit_oc1`.
+One thread grows a tree. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a
+large node, and the lines of `fit_oc1`.
 """
 
 import numpy as np
@@ -30,6 +30,7 @@ from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
     SMALL = 1 << 18         # numbers below which a second thread does not pay in a pass over a node
+    SMALL_FIT = 1 << 21     # the same in a fit, between whose passes the threads fall asleep
     SMALL_SEARCH = 1 << 13  # samples below which it does not pay in OC1's search
     LINES = 16              # maximum number of lines that OC1 searches at a time
 
@@ -85,7 +86,8 @@ cdef class _Stump:
 
     @cython.boundscheck(False)  # there may be no samples
     def __cinit__(
-        self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, split
+        self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, split,
+        int64_t small
     ):
         cdef const double[::1] theta0 = split[1], theta1 = split[2]
         cdef int64_t n = x.shape[0], size = n * (x.shape[1] + theta0.shape[0])
@@ -94,7 +96,7 @@ cdef class _Stump:
         self.rows = _rows(x, False)
         start_watch(&self.watch)
         start_stump(
-            &self.s, &self.arena, &self.rows, n, theta0.shape[0], 1 if size < SMALL else hf_threads(),
+            &self.s, &self.arena, &self.rows, n, theta0.shape[0], 1 if size < small else hf_threads(),
             &self.watch,
         )
         if self.arena.failed:
@@ -116,28 +118,27 @@ cdef class _Stump:
     def __dealloc__(self):
         release(&self.arena)
 
-    cdef int surrogate(self, double[::1] out) except -1:
-        self.s.passes.product = NULL
-        with nogil:
-            write_losses(&self.m, &self.s.losses)
-            sum_terms(&self.s.passes, True, self.s.sums)
-        out[0] = self.s.sums.terms
-        return raise_interrupt(&self.watch)
-
 
 def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
-    _Stump(*samples, split).surrogate(out)
+    cdef _Stump stump = _Stump(*samples, split, SMALL)
+    stump.s.passes.product = NULL
+    with nogil:
+        write_losses(&stump.m, &stump.s.losses)
+        sum_terms(&stump.s.passes, True, stump.s.sums)
+    raise_interrupt(&stump.watch)
+    out[0] = stump.s.sums.terms
 
 
 def surrogate_grad(split, samples, grads):
     """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
     cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
-    cdef _Stump stump = _Stump(*samples, split)
+    cdef _Stump stump = _Stump(*samples, split, SMALL)
     cdef hf_sums* sums = stump.s.sums
     cdef int64_t k
-    stump.surrogate(np.empty(1))
+    stump.m.sign = NULL
     with nogil:
+        write_losses(&stump.m, &stump.s.losses)
         sum_slopes(&stump.s.passes, 0, stump.m.n, sums)
     raise_interrupt(&stump.watch)
     for k in range(grad_w.shape[0]):
@@ -150,7 +151,7 @@ def surrogate_grad(split, samples, grads):
 def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
     """Fits w and theta in place (Alg. 1); history: OUT, the surrogate at the start and after each round."""
     cdef double[::1] theta0 = split[1], theta1 = split[2]
-    cdef _Stump stump = _Stump(*samples, split)
+    cdef _Stump stump = _Stump(*samples, split, SMALL_FIT)
     cdef hf_schedule c = schedule._asdict()
     with nogil:
         fit_hyperplane(&stump.m, &c, key, &stump.s, &history[0])

@@ -21,7 +21,7 @@ ctypedef struct hf_members:
     const double* targets     # (n_rows, n_outputs), or NULL
     const double* weight
     uint32_t* order           # the order in which samples are visited
-    int8_t* sign              # sign of w_old.x
+    int8_t* sign              # sign of w_old.x; NULL: w_old = w
     # For windows, copies of rows: of the first n_copied samples, and space for HF_TOGETHER more; else NULL.
     char* copies
     int64_t n_copied

@@ -252,7 +252,7 @@ cdef void _visit_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums
     cdef double factor[HF_TOGETHER]
     cdef double weight = 0, w_x
     cdef int64_t at
-    cdef int r, n_moving, right, turn
+    cdef int r, n_moving, right, sign, turn
     _clear(p, sums)
     if first < last and not _are_copied_here(m):
         fill_rows(rows, m, m.order, first, after)
@@ -267,7 +267,8 @@ cdef void _visit_slopes(const hf_passes* p, int64_t first, int64_t last, hf_sums
             _add_outputs(m, losses, right, at, sums)
             weight += m.weight[at]
             # Alg. 1, lines 9 and 12, as a gradient: turn x.
-            turn = (1 if right else -1) - m.sign[at]
+            sign = m.sign[at] if m.sign != NULL else (w_x > 0) - (w_x < 0)
+            turn = (1 if right else -1) - sign
             moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
             n_moving += turn != 0
         add_rows(rows, moving, factor, n_moving, sums.slope)

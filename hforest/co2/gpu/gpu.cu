@@ -1,7 +1,7 @@
 // Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads compute a product w.x, one per lane
 // of the reference. Sums over samples are those of chunks of HF_CHUNK samples, each in its order, added in their order, so
 // results are bit-identical to it.
-// fit_stumps is one block per stump: its warps make 280,000 accesses in sequence in the job co2.fit_stump of
+// fit_stumps is one block per stump: its warps make 249,000 accesses in sequence in the job co2.fit_stump of
 // bench/gpu_counts.py. A stump of 20,000 samples of 256 features took 132 ms, where 16 CPU cores take 11.
 
 #include "co2/fit.h"
