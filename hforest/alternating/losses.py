@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, losses, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 
 Loss = tuple[Callable[[FloatArray], ArrayLike], Callable[[FloatArray], ArrayLike]]
@@ -28,7 +28,7 @@ def check_loss(loss: str | Loss) -> Loss:
     """Returns the pair of functions of a loss."""
     if isinstance(loss, str):
         return NAMED[str(check.choice("loss", loss, tuple(NAMED)))]
-    return check.pair_of_functions("loss", loss, "margin", f"{', '.join(map(repr, NAMED))} or ")
+    return losses.pair_of_functions("loss", loss, "margin", f"{', '.join(map(repr, NAMED))} or ")
 
 
 def margins(predicted: FloatArray, labels: IntArray) -> FloatArray:

@@ -14,8 +14,8 @@ from .targets import Classifier
 class AlternatingForestClassifier(Classifier, GrownForest):
     """Alternating decision forest: `hforest.alternating.grow` (Schulter et al. 2013).
 
-    Other parameters and attributes: see `RandomForestClassifier`. Every tree has all samples, and trees depend
-    on each other: there is no bootstrap and no out-of-bag score, and trees cannot be added later.
+    Other parameters and attributes: see `RandomForestClassifier`. Every tree has all samples, and trees
+    depend on each other: there is no bootstrap and no out-of-bag score, and trees cannot be added later.
 
     Parameters
     ----------
