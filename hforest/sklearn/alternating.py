@@ -43,7 +43,7 @@ class AlternatingForestClassifier(Classifier, GrownForest):
     max_leaf_nodes: ClassVar[None] = None  # type: ignore[misc]
 
     n_estimators: int = field(default=100, kw_only=False)
-    loss: str | alternating.Loss = "exponential"
+    loss: Literal["exponential", "logistic"] | alternating.Loss = "exponential"
     min_loss_decrease: float | None = None
     criterion: Criterion = "gini"
     max_features: MaxFeatures = "sqrt"
