@@ -15,6 +15,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,13 +63,13 @@ def times(quick: bool) -> list[dict[str, Any]]:
         ((1000, 6), (1000, None)) if quick else ((1000, 6), (1000, None), (10_000, 10), (10_000, None))
     ):
         x, y = numbers(n, 16), labels(n, 8)
-        settings = {"n_trees": 10, "max_depth": depth, "rng": 0}
+        settings: dict[str, Any] = {"n_trees": 10, "max_depth": depth, "rng": 0}
         want = hforest.grow(x, y, bootstrap=False, **settings)
         got = alternating.grow(x, y, loss=CONSTANT, **settings)
         if any(a.tobytes() != b.tobytes() for a, b in zip(got, want, strict=True)):
             raise SystemExit("a constant slope did not give the forest of hforest.grow")
         weight = np.random.default_rng(0).random(n)
-        calls = {
+        calls: dict[str, Callable[[], Any]] = {
             "grow": partial(hforest.grow, x, y, bootstrap=False, **settings),
             "grow, fractional weights": partial(
                 hforest.grow, x, y, bootstrap=False, sample_weight=weight, **settings

@@ -18,7 +18,7 @@ from ..growth.settings import check_candidates, check_growth
 from ..tree import Forest, apply, predict
 from ..tree.forest import marked
 from . import levels
-from .losses import Loss, Weights, check_loss
+from .losses import Loss, Name, Weights, check_loss
 from .settings import Settings
 
 _PACKAGE = "hforest.alternating"
@@ -35,22 +35,18 @@ def grow(
     y: ArrayLike,
     n_trees: int = 100,
     *,
-    loss: str | Loss = "exponential",
+    loss: Name | Loss = "exponential",
     min_loss_decrease: float | None = None,
     **settings: Unpack[Settings],
 ) -> Forest:
     """Returns an alternating decision forest (Schulter et al. 2013).
 
-    Other parameters: see `hforest.growth.Settings`.
+    Other parameters: see `hforest.grow`.
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
-        As `hforest.grow` takes them.
-    y : (n_samples,) array-like of labels
-        Labels 0 to n_classes - 1 of any integer or bool dtype.
-    n_trees : int
-        Number of trees, 1 to 2**20.
+    y : (n_samples,) array-like of integers or bools
+        Labels 0 to n_classes - 1.
     loss : "exponential", "logistic", or tuple of two functions
         Convex loss of the margin: ``exp(-m)``, ``log(1 + exp(-m))``, or functions (value, derivative) of a
         float64 array (n_samples,) of margins, which return arrays of its shape. The steeper the loss, the

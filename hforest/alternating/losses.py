@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, losses, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 
 Loss = tuple[Callable[[FloatArray], ArrayLike], Callable[[FloatArray], ArrayLike]]
 """Value and derivative, functions of margins (n_samples,)."""
+
+Name = Literal["exponential", "logistic"]
 
 NAMED: dict[str, Loss] = {
     "exponential": (lambda m: np.exp(-m), lambda m: -np.exp(-m)),
@@ -24,11 +27,11 @@ _MOST = 1e100
 """Bound of losses and slopes, so that sums of their products with weights do not overflow."""
 
 
-def check_loss(loss: str | Loss) -> Loss:
+def check_loss(loss: Name | Loss) -> Loss:
     """Returns the pair of functions of a loss."""
     if isinstance(loss, str):
         return NAMED[str(check.choice("loss", loss, tuple(NAMED)))]
-    return check.pair_of_functions("loss", loss, "margin", f"{', '.join(map(repr, NAMED))} or ")
+    return losses.pair_of_functions("loss", loss, "margin", f"{', '.join(map(repr, NAMED))} or ")
 
 
 def margins(predicted: FloatArray, labels: IntArray) -> FloatArray:

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from ..core.philox import CHILDREN, keys, philox
-from ..growth.reference import splits_of_columns, splits_of_projections
 from ..growth.reference.bounds import FREE
 from ..growth.reference.builder import Grown, divided, least_size, tree_key, written
 from ..growth.reference.node_samples import Node, Tree
+from ..growth.reference.sources import splits_of_columns, splits_of_projections
 
 
 def grow(growth, weights, distribution, n_sampled):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, losses, supervised
 from ..core.aliases import ArrayLike, FloatArray
 from . import checks
 
@@ -18,7 +18,7 @@ MOST = 1e100
 
 def check_pair(loss: object, others: str = "") -> None:
     """Checks that a loss is a pair of functions of theta and y; `others` names other losses."""
-    check.pair_of_functions("loss", loss, "theta, y", others)
+    losses.pair_of_functions("loss", loss, "theta, y", others)
 
 
 class Node:

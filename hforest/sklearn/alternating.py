@@ -14,8 +14,8 @@ from .targets import Classifier
 class AlternatingForestClassifier(Classifier, GrownForest):
     """Alternating decision forest: `hforest.alternating.grow` (Schulter et al. 2013).
 
-    Other parameters and attributes: see `RandomForestClassifier`. Every tree has all samples, and trees depend
-    on each other: there is no bootstrap and no out-of-bag score, and trees cannot be added later.
+    Other parameters and attributes: see `RandomForestClassifier`. Every tree has all samples, and trees
+    depend on each other: there is no bootstrap and no out-of-bag score, and trees cannot be added later.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class AlternatingForestClassifier(Classifier, GrownForest):
     max_leaf_nodes: ClassVar[None] = None  # type: ignore[misc]
 
     n_estimators: int = field(default=100, kw_only=False)
-    loss: str | alternating.Loss = "exponential"
+    loss: Literal["exponential", "logistic"] | alternating.Loss = "exponential"
     min_loss_decrease: float | None = None
     criterion: Criterion = "gini"
     max_features: MaxFeatures = "sqrt"

@@ -84,9 +84,9 @@ cdef bint start_samples(
     const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,
     int64_t last
 ) noexcept nogil:
-    # Fills a workspace, all zeros before, with the samples at the places first to last - 1 that have weight; with
-    # all of them if only samples without weight were drawn. Returns whether there was memory. The loop does not
-    # branch on the weight, which cannot be predicted.
+    # Fills a workspace, all zeros before, with the samples at places first to last - 1 that have weight; with
+    # all of them if only samples without weight were drawn. Returns whether there was memory. The loop does
+    # not branch on the weight, which cannot be predicted.
     #
     # order  IN (t.n,)  the sample whose label or target each sample has; NULL: its own
     cdef int64_t i, s, at = 0

@@ -6,13 +6,10 @@ Functions, parameters and arrays are those of `cpu`. Criteria are numbers, those
 
 import numpy as np
 
-from ...core.in_place import PlacedWindows, rows_of
 from ...core.philox import BOOTSTRAP, POISSON, below, philox, poisson
-from ...core.sparse import Columns
-from ..sparse import all_bins, all_numbers
 from ..trees import joined as join_trees
 from .builder import grow_batch, tree_key
-from .sources import best_column, best_projection, kinds_of
+from .sources import splits_of_columns, splits_of_projections
 
 
 def bootstrap_counts(seed, first, n_draws, counts):
@@ -69,23 +66,6 @@ def prepare_columns(bins, splitter):
     """Returns None: the reference implementation reads bins by columns."""
 
 
-def splits_of_columns(bins, min_samples_leaf, max_features, splitter):
-    """Returns the candidate source of columns of bins, and the bins."""
-    if bins.stored is not None:
-        bins = all_bins(bins)
-    codes, low, high, dtype, base, offset, *_ = bins
-    kinds = kinds_of(bins)
-    if base is not None:
-        # Windows: one row of bins and tables for all columns.
-        codes = codes[0][offset[:, None] + base]
-        low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
-
-    def split(node, key):
-        return best_column(node, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter)
-
-    return split, codes
-
-
 def grow(bins, workspace, objective, max_features, splitter, batch):
     """Appends the trees of a batch to `batch.trees`, as `trees.GrownTree`."""
     split, codes = splits_of_columns(bins, objective.limits.min_samples_leaf, max_features, splitter)
@@ -95,19 +75,6 @@ def grow(bins, workspace, objective, max_features, splitter, batch):
 def prepare_projections(x, distribution, has_missing):
     """Returns whether x has missing values; the reference implementation sums numbers of x."""
     return has_missing
-
-
-def splits_of_projections(x, distribution, min_samples_leaf, n_projections, splitter):
-    """Returns the candidate source of random projections (Perry et al. 2019, Alg. 1)."""
-    if isinstance(x, Columns):
-        x = all_numbers(x)
-    elif isinstance(x, PlacedWindows):
-        x = rows_of(x)
-
-    def split(node, key):
-        return best_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter)
-
-    return split
 
 
 def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.defaults import draws_missing_left
+from ...core.in_place import PlacedWindows, rows_of
 from ...core.launch import numbers
 from ...core.philox import CANDIDATES, DIRECTION, below, philox
 from ...core.projections import draw_projection
 from ...core.scores import beats
+from ...core.sparse import Columns
+from ..sparse import all_bins, all_numbers
 from .scorers import best_threshold, random_threshold, score_left
 
 POWER_STEPS, ALL_DIVISIONS, COMMON, CATEGORY_BITS = numbers(
@@ -258,3 +261,33 @@ def best_column(node, key, low, high, dtype, kinds, max_features, min_samples_le
     elif splitter == "best":
         limit = between(high[column, here[-1]], low[column, there[0]], dtype)
     return Split(column, goes_left, gain, limit, seen)
+
+
+def splits_of_columns(bins, min_samples_leaf, max_features, splitter):
+    """Returns the candidate source of columns of bins, and the bins."""
+    if bins.stored is not None:
+        bins = all_bins(bins)
+    codes, low, high, dtype, base, offset, *_ = bins
+    kinds = kinds_of(bins)
+    if base is not None:
+        # Windows: one row of bins and tables for all columns.
+        codes = codes[0][offset[:, None] + base]
+        low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
+
+    def split(node, key):
+        return best_column(node, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter)
+
+    return split, codes
+
+
+def splits_of_projections(x, distribution, min_samples_leaf, n_projections, splitter):
+    """Returns the candidate source of random projections (Perry et al. 2019, Alg. 1)."""
+    if isinstance(x, Columns):
+        x = all_numbers(x)
+    elif isinstance(x, PlacedWindows):
+        x = rows_of(x)
+
+    def split(node, key):
+        return best_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter)
+
+    return split
