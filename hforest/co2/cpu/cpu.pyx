@@ -19,7 +19,7 @@ from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, real, row_bytes
 from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
+    hf_stop, hf_threads, hf_threads_for, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
@@ -29,9 +29,9 @@ from hforest.growth.cpu.node_samples cimport start_samples, start_unit, sum_up
 from hforest.growth.cpu.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    SMALL = 1 << 18         # numbers below which a second thread does not pay in a pass over a node
-    SMALL_FIT = 1 << 21     # the same in a fit, between whose passes the threads fall asleep
-    SMALL_SEARCH = 1 << 13  # samples below which it does not pay in OC1's search
+    PASS = 4                # numbers of a node per nanosecond of a pass
+    FIT = 8                 # the same in a fit: between its passes the threads fall asleep
+    SEARCH_NS = 30          # nanoseconds per sample of OC1's search along a line
     LINES = 16              # maximum number of lines that OC1 searches at a time
 
 COPIED = 1 << 29
@@ -87,7 +87,7 @@ cdef class _Stump:
     @cython.boundscheck(False)  # there may be no samples
     def __cinit__(
         self, x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, split,
-        int64_t small
+        int64_t per_ns
     ):
         cdef const double[::1] theta0 = split[1], theta1 = split[2]
         cdef int64_t n = x.shape[0], size = n * (x.shape[1] + theta0.shape[0])
@@ -96,7 +96,7 @@ cdef class _Stump:
         self.rows = _rows(x, False)
         start_watch(&self.watch)
         start_stump(
-            &self.s, &self.arena, &self.rows, n, theta0.shape[0], 1 if size < small else hf_threads(),
+            &self.s, &self.arena, &self.rows, n, theta0.shape[0], hf_threads_for(<double> size / per_ns),
             &self.watch,
         )
         if self.arena.failed:
@@ -121,7 +121,7 @@ cdef class _Stump:
 
 def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
-    cdef _Stump stump = _Stump(*samples, split, SMALL)
+    cdef _Stump stump = _Stump(*samples, split, PASS)
     stump.s.passes.product = NULL
     with nogil:
         write_losses(&stump.m, &stump.s.losses)
@@ -133,7 +133,7 @@ def surrogate(split, samples, double[::1] out):
 def surrogate_grad(split, samples, grads):
     """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
     cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
-    cdef _Stump stump = _Stump(*samples, split, SMALL)
+    cdef _Stump stump = _Stump(*samples, split, PASS)
     cdef hf_sums* sums = stump.s.sums
     cdef int64_t k
     stump.m.sign = NULL
@@ -151,7 +151,7 @@ def surrogate_grad(split, samples, grads):
 def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
     """Fits w and theta in place (Alg. 1); history: OUT, the surrogate at the start and after each round."""
     cdef double[::1] theta0 = split[1], theta1 = split[2]
-    cdef _Stump stump = _Stump(*samples, split, SMALL_FIT)
+    cdef _Stump stump = _Stump(*samples, split, FIT)
     cdef hf_schedule c = schedule._asdict()
     with nogil:
         fit_hyperplane(&stump.m, &c, key, &stump.s, &history[0])
@@ -179,7 +179,7 @@ def fit_oc1(
     cdef hf_pending node
     cdef hf_watch watch
     cdef bint fine
-    cdef int n_lines = 1 if weight.shape[0] < SMALL_SEARCH else min(hf_threads(), LINES)
+    cdef int n_lines = min(hf_threads_for(<double> SEARCH_NS * weight.shape[0]), LINES)
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&node, 0, sizeof(hf_pending))
