@@ -38,10 +38,16 @@ def test_another_shape_is_an_error(compiled):
         function(torch.ones(5))
 
 
-def test_the_same_code_for_another_problem_is_an_error(compiled):
-    compiled(scaled(2))(torch.ones(4))
+def test_another_gradient_mode_is_an_error(compiled):
+    function = compiled(scaled(2))
+    function(torch.ones(4))
     with pytest.raises(torch._dynamo.exc.RecompileError):
-        compiled(scaled(2))(torch.ones(4, requires_grad=True))
+        function(torch.ones(4, requires_grad=True))
+
+
+def test_functions_of_one_definition_are_compiled_apart(compiled):
+    for n, learns in ((2, False), (3, True)):
+        assert compiled(scaled(n))(torch.ones(4, requires_grad=learns)).tolist() == [n] * 4
 
 
 def test_a_graph_break_is_an_error(compiled):

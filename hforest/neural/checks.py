@@ -67,7 +67,8 @@ def _probabilities(leaves: FloatArray) -> None:
     if not check.values_checked():
         return
     worst = abs(leaves.sum(axis=2, dtype=np.float64) - 1).max()
-    if float(leaves.min()) < 0 or float(worst) > float(np.finfo(leaves.dtype).eps) ** 0.5:
+    # Leaves of float64 may be those of float32, cast.
+    if float(leaves.min()) < 0 or float(worst) > max(float(np.finfo(leaves.dtype).eps) ** 0.5, 1e-5):
         raise ValueError(
             "leaves: expected probabilities that sum to 1 in every leaf, got a minimum of "
             f"{float(leaves.min()):g} and a sum that differs from 1 by {float(worst):g}; divide by "
