@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from ..growth.growing import walked
 from ..growth.settings import check_candidates, check_growth
 from ..tree import Forest, apply, predict
 from ..tree.forest import marked
-from . import levels
 from .losses import Loss, Name, Weights, check_loss
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from . import levels
 
 _PACKAGE = "hforest.alternating"
 _NONE: dict[str, Any] = {
@@ -94,6 +96,8 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).mean() > 0.95)
     True
     """
+    from . import levels  # loads compiled modules that importing hforest does not need
+
     pair, least = check_loss(loss), None
     if min_loss_decrease is not None:
         least = check.number("min_loss_decrease", min_loss_decrease, 0.0)
@@ -132,8 +136,10 @@ def _predicted(forest: Forest, x: Any) -> FloatArray:
     return dispatch.to_numpy(predict(forest, x))
 
 
-def _grow(engine: levels.Engine, weights: Weights) -> Forest:
+def _grow(engine: "levels.Engine", weights: Weights) -> Forest:
     """Returns the forest."""
+    from . import levels
+
     checked, source = engine.growth, engine.growth.samples
     n_trees, projected = checked.n_trees, engine.projected
     x, to_device = walked(source), dispatch.array_module(source.numbers).asarray
