@@ -24,7 +24,8 @@ def traverse_rows():
             bodies = {"vector": body + "vector", "avx2": body + "avx2", "avx512": body + last}
             yield Row(
                 f"hinge.traverse-{kind}-{n}-{bits}", lambda kind=kind, dtype=dtype, n=n: traverse(kind, dtype, n),
-                vectors="" if name == "row" else "hinge.transpose", paths=bodies,
+                # Numbers of 4 bytes: of the input of a tile, and leaves of a few rows.
+                vectors="hinge.transpose" if name == "row" or bits == "f32" else "", paths=bodies,
             )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def sum_rows():
             body, tile = f"hinge.add_{bits}_avx2", "" if known else f" hinge.route_tile_{bits}_"
             yield Row(
                 f"hinge.{name}-sum-{bits}", lambda dtype=dtype, known=known: sums(dtype, known),
-                vectors="" if known else "hinge.transpose",
+                vectors="" if known or bits == "f64" else "hinge.transpose",
                 paths={
                     **({} if known else {"vector": tile.strip() + "vector"}),
                     "avx2": body + (tile and tile + "avx2"), "avx512": body + (tile and tile + "avx2"),
