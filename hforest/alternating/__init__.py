@@ -6,7 +6,6 @@ forest so far. `grow` is the function of this package.
 """
 
 from .growing import grow
-from .losses import Loss
 from .settings import Settings
 
-__all__ = ["Loss", "Settings", "grow"]
+__all__ = ["Settings", "grow"]

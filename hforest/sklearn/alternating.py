@@ -1,8 +1,8 @@
 """Alternating decision forests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from .. import alternating
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
@@ -43,7 +43,7 @@ class AlternatingForestClassifier(Classifier, GrownForest):
     max_leaf_nodes: ClassVar[None] = None  # type: ignore[misc]
 
     n_estimators: int = field(default=100, kw_only=False)
-    loss: Literal["exponential", "logistic"] | alternating.Loss = "exponential"
+    loss: Literal["exponential", "logistic"] | tuple[Callable[..., Any], Callable[..., Any]] = "exponential"
     min_loss_decrease: float | None = None
     criterion: Criterion = "gini"
     max_features: MaxFeatures = "sqrt"

@@ -139,7 +139,7 @@ class TableLayer(Layer):
 
     @property
     def weights(self) -> nn.Parameter:
-        """Leaf weights, with the steps of all rows taken."""
+        # Leaf weights, with the steps of all rows taken. The layers describe them.
         self.take_missed_steps()
         replaced = self.__dict__.get("weights")  # by a tensor of torch.nn.utils.prune, FSDP, ...
         weights: Any = super().__getattr__("weights") if replaced is None else replaced
