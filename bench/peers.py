@@ -71,6 +71,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "int64": ("int64", FAST),
 }
 """Types of indices and settings of torch.compile that are tried on the fastest formulation."""
+NARROW = "256 bits"
+"""The setting that is also tried on all forward passes with gradients by hand."""
 COMPILER_ERRORS = ("InductorError", "BackendCompilerFailed", "CppCompileError")
 LARGEST = 10**8
 """Samples times trees times outputs; libraries keep such arrays several times."""
@@ -326,7 +328,7 @@ class Search:
                     return outputs(x, t, w, f, rows, near, grad_y)
 
                 ways: dict[str, Callable[[], Any]] = {
-                    "gradients by hand": by_hand,
+                    "by hand": by_hand,
                     "differentiated": by_library,
                 }
                 if self.runner.name != "torch":
@@ -336,10 +338,29 @@ class Search:
                         y, *found = whole()
                         return y, *scatter(grad_y, *found, x, t, f, w)
 
-                    ways["one graph forward, gradients by hand"] = forward_whole
+                    ways["one graph forward, by hand"] = forward_whole
                 for way, call in ways.items():
                     tried.keep(f"{read}, {how}, by {order}, {way}", call)
+        if self.runner.name == "torch.compile" and NARROW in self.settings:
+            self.narrow(tried)
         return tried.best()
+
+    def narrow(self, tried: "Tried") -> None:
+        """Tries gradients by hand after a forward pass of one graph, with vectors of 256 bits."""
+        index, options = SETTINGS[NARROW]
+        runner = torch_runner(tuple(map(np.asarray, self.runner.arrays)), True, index, options)
+        x, t, f, w, grad_y = runner.arrays
+        for order in self.totals:
+            scatter = runner.wrapped(hand(runner.lib, order))
+            for read in [b for a, b in READS[self.kind] if a == order]:
+                for how in self.totals[order]:
+                    whole = self.graph(order, read, how, runner, True)
+
+                    def call(whole: Any = whole, scatter: Any = scatter) -> Any:
+                        y, *found = whole()
+                        return y, *scatter(grad_y, *found, x, t, f, w)
+
+                    tried.keep(f"{read}, {how}, by {order}, one graph forward, by hand, {NARROW}", call)
 
 
 def layer(kind: Any, arrays: tuple[Any, ...], sparse: bool) -> Callable[[], Any]:

@@ -67,7 +67,7 @@ axes[0].set_yticks(
 )
 axes[0].invert_yaxis()
 fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=6)
-fig.suptitle("Processor time on one thread of an AMD EPYC (Zen 4), float32; samples × features")
+fig.suptitle("Processor time on one thread of an Intel Xeon (AVX-512), float32; samples × features")
 plt.show()
 
 # %%
