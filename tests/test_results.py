@@ -170,6 +170,7 @@ TABLES = {
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "alternating": ("alternating", "alternating", "alternating", "rows", (), "errors"),
     "boosting": ("boosting", "boosting", "boosting", "rows", (), "seconds"),
+    "busy_calls": ("service", "busy_calls", "busy_calls", "rows", (), "milliseconds"),
     "targets": ("performance-tables", "targets", "targets", "rows", (), "seconds"),
     "memory": ("memory", "memory", "memory", "rows", (), "own"),
     "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
