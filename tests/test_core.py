@@ -331,7 +331,7 @@ def test_small_calls_have_one_thread(limit, started):
     assert done.stdout.strip() == started
 
 
-@pytest.mark.parametrize("limit", ["-1", "fast", "0x10"])
+@pytest.mark.parametrize("limit", ["-1", "fast", "0x10", "e", "1..2", "1_000", "nan"])
 def test_the_limit_of_small_calls_is_a_number(limit):
     done = python("import hforest", fails=True, HFOREST_SERIAL_US=limit)
     assert "HFOREST_SERIAL_US: expected a number of microseconds, at least 0, got " in done.stderr

@@ -185,11 +185,20 @@ def serial_us():
     return hf_serial_ns() / 1000
 
 
-if not serial_us() >= 0 or os.environ.get("HFOREST_SERIAL_US", "0").strip("0123456789.e+"):
+def _check_serial(text):
+    # C reads what precedes the first character that is no part of a number.
+    try:
+        if not text or 1000 * float(text) == hf_serial_ns() >= 0:
+            return
+    except ValueError:
+        pass
     raise ValueError(
-        "HFOREST_SERIAL_US: expected a number of microseconds, at least 0, got "
-        f"{os.environ['HFOREST_SERIAL_US']!r}; leave it unset for 250"
+        f"HFOREST_SERIAL_US: expected a number of microseconds, at least 0, got {text!r}; leave it unset for "
+        "250"
     )
+
+
+_check_serial(os.environ.get("HFOREST_SERIAL_US"))
 
 
 def get_num_threads():
