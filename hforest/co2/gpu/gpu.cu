@@ -205,7 +205,8 @@ extern "C" __global__ void theta_slopes(
         sum += part[c * (n_sums + 2) + at];
         weight += part[c * (n_sums + 2) + n_sums + mine];
     }
-    (mine ? grad1 : grad0)[at % s.n_outputs] = slope_of_theta(s, theta, table, at, sum, weight);
+    double *const grad = mine ? grad1 : grad0;
+    grad[at % s.n_outputs] = slope_of_theta(s, theta, table, at, sum, weight);
 }
 
 // ------------------------------------------------------------------------------------------- a stump
