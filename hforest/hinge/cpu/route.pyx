@@ -232,13 +232,13 @@ cdef void _route_group(
         if plan.offsets != NULL:
             trees.offsets = plan.offsets + at
         if plan.way == PLAIN:
-            _route_plain(&trees, forest.fern, x, n_features, group, j * plan.block)
+            _route_plain(&trees, forest.fern, x, n_features, group, j * group.tree_step)
             continue
         # The next tree is prefetched if there are enough samples to read most of its cache lines.
         if forest.n_vertices <= 8 * group.n and first + j + 1 < forest.n_trees:
             hf_fetch(<const real*> trees.thresholds + forest.n_vertices, forest.n_vertices * sizeof(real))
             hf_fetch(trees.features + forest.n_vertices, forest.n_vertices * sizeof(int32_t))
-        at = j * plan.block
+        at = j * group.tree_step
         s = 0
         while s < group.n:
             plan.router(
@@ -284,7 +284,15 @@ cdef void _run_unit(
     cdef Py_ssize_t last = min(m + plan.tree_step, forest.n_trees), n_outputs = forest.n_outputs
     cdef const real* weights
     cdef int64_t n_steps = 0
+    cdef Py_ssize_t at
+    cdef bint in_place
     w.group.n = min(plan.block, call.n_samples - start)
+    # Whole tiles of ferns are written to a result in which the samples of a fern are contiguous. Walks in
+    # trees are slower if they write there.
+    in_place = forest.fern and call.route.sample_step == 1 and plan.way == TILES
+    in_place = in_place and w.group.n % HF_TILE == 0
+    if in_place:
+        w.group.tree_step = call.route.tree_step
     if tiles != NULL:
         tiles += start * call.n_features
     elif plan.way == TILES:
@@ -306,12 +314,13 @@ cdef void _run_unit(
         w.group.n_trees = min(<Py_ssize_t> GROUP, last - m)
         if hf_stopped_after(watch, &n_steps, w.group.n * w.group.n_trees * (forest.depth + n_outputs // 4)):
             return
+        at = start * call.route.sample_step + m * call.route.tree_step
+        if in_place:
+            w.group.leaf, w.group.vertex = call.route.leaf + at, call.route.vertex + at
+            w.group.margin = <real*> call.route.margin + at
         _route_group(call, plan, x, tiles, m, &w.group)
-        if call.route.leaf != NULL:
-            _store_group(
-                call, plan, &w.group, start * call.route.sample_step + m * call.route.tree_step,
-                <real*> call.route.margin,
-            )
+        if call.route.leaf != NULL and not in_place:
+            _store_group(call, plan, &w.group, at, <real*> call.route.margin)
         if call.y != NULL:
             weights = <const real*> forest.weights + m * forest.n_leaves * n_outputs
             if call.summed:

@@ -22,6 +22,13 @@
         met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);                  \
     } while (0)
 
+/* Writes a vector to an address of any alignment. */
+#define STORE(to, v)                            \
+    do {                                        \
+        const __typeof__(v) v_ = (v);           \
+        __builtin_memcpy((to), &v_, sizeof v_); \
+    } while (0)
+
 /* The place of the feature of decision v in a tile, and the feature for the samples of vector i. */
 #define PLACE(v) (owned ? (size_t)tree->offsets[v] : (size_t)((uint32_t)features[v] & mask) << HF_TILE_SHIFT)
 #define COLUMN(v) (*(const REALS *)(x + PLACE(v) + i * LANES))
@@ -45,9 +52,9 @@ CODE HF_INLINE void FINISH(
         /* With heap indices counted from 1, the ancestor k levels up is the index shifted right by k. */
         const WORDS end = *(const WORDS *)(at + i * LANES);
         const WORDS nearest = ((end + 1) >> (depth - met[i])) - 1, number = end + 1 - ((WORD)1 << depth);
-        *(REALS *)(margin + i * LANES) = lowest[i];
-        *(INTS *)(vertex + i * LANES) = __builtin_convertvector(nearest, INTS);
-        *(INTS *)(leaf + i * LANES) = __builtin_convertvector(number, INTS);
+        STORE(margin + i * LANES, lowest[i]);
+        STORE(vertex + i * LANES, __builtin_convertvector(nearest, INTS));
+        STORE(leaf + i * LANES, __builtin_convertvector(number, INTS));
     }
 }
 
@@ -157,9 +164,9 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
                 bits[i] = bits[i] + bits[i] - (WORDS)(r > (REALS){0});
             }
         for (i = 0; i < VECTORS; ++i) {
-            *(REALS *)((REAL *)margin + s + i * LANES) = lowest[i];
-            *(INTS *)(vertex + s + i * LANES) = __builtin_convertvector(met[i], INTS);
-            *(INTS *)(leaf + s + i * LANES) = __builtin_convertvector(bits[i], INTS);
+            STORE((REAL *)margin + s + i * LANES, lowest[i]);
+            STORE(vertex + s + i * LANES, __builtin_convertvector(met[i], INTS));
+            STORE(leaf + s + i * LANES, __builtin_convertvector(bits[i], INTS));
         }
     }
 }
@@ -169,6 +176,7 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
 #undef MAGNITUDE
 #undef CLOSER
 #undef MEET
+#undef STORE
 #undef COLUMN
 #undef PLACE
 #undef ROUTE_TILE
