@@ -64,8 +64,8 @@ cdef inline Py_ssize_t aligned(Py_ssize_t n_bytes) noexcept nogil:
 
 
 cdef inline void* start_of(a):
-    """Returns the address of a C-contiguous array; NULL for None."""
-    return NULL if a is None else cnp.PyArray_DATA(<cnp.ndarray> a)
+    """Returns the address of a C-contiguous array; NULL for None, and a TypeError for what is no array."""
+    return NULL if a is None else cnp.PyArray_DATA(<cnp.ndarray?> a)
 
 
 cdef inline Forest forest_of(bint fern, thresholds, features, weights):
