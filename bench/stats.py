@@ -20,8 +20,7 @@ conditional             z has four normal columns; each column of x is one of th
 randomization           the same, with draws from the true distribution of x given z
 linear 0.5, sine, ...   two views of two normal columns. A column of x is this multiple of a column of z, or
                         its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
-                        "view permuted" permutes the rows of x beside those of z (CoMIGHT), "refused" has
-                        p-value 0 if sampler="permuted" refuses the views, else 1
+                        "view permuted" permutes the rows of x beside those of z (CoMIGHT)
 """
 
 import argparse
@@ -83,7 +82,7 @@ def cells() -> list[Cell]:
         Cell(dependence, n, 2, word)
         for dependence in DEPENDENCES
         for n in (200, 800)
-        for word in ("covariance", "view permuted", "refused")
+        for word in ("covariance", "view permuted")
     ]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both if n < 1024]
 
@@ -129,17 +128,6 @@ def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return explained(z, x.shape[1]) + rng.normal(size=x.shape)
 
 
-def refused(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> bool:
-    """Returns whether the test refuses to permute a view, since it measurably depends on the other one."""
-    try:
-        stats.conditional_randomization_test(x, y, z, "permuted", n_trees=20, n_permutations=1, rng=seed)
-    except ValueError as error:
-        if not str(error).startswith("sampler: expected x that is independent of z"):
-            raise
-        return True
-    return False
-
-
 def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
     """Returns the number of drawn statistics above the observed one; ties are broken at random."""
     equal = abs(null - statistic) <= 1e-12 * max(1.0, abs(statistic))
@@ -158,8 +146,6 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
         )
         p = stats.conditional_test(x, y, z, n_bootstrap=N_BOOTSTRAP, rng=seed).p_value
         return p, round(p * (1 + N_BOOTSTRAP)) - 1
-    if cell.statistic == "refused":
-        return float(not refused(*views(cell.test, cell.n, rng), seed)), 0
     if cell.test == "randomization" or cell.test in DEPENDENCES:
         settings["statistic"] = "information"
         of_views = cell.test in DEPENDENCES
@@ -193,7 +179,7 @@ def uniform(ranks: list[tuple[int, int]]) -> float:
 
 def drawn(test: str, statistic: str) -> int:
     """Returns the minimum number of statistics that a test draws."""
-    if statistic in ("covariance", "refused"):
+    if statistic == "covariance":
         return N_BOOTSTRAP if statistic == "covariance" else 0
     stops = test in ("permutation", "randomization") or statistic == "view permuted"
     return MAX_EXCEED if stops else N_PERMUTATIONS

@@ -12,7 +12,7 @@ from test_stats import GROWERS, N, null, rows, size
 import hforest
 from hforest import growth, stats, tree
 from hforest.core import draws, supervised
-from hforest.stats import conditional, permutation
+from hforest.stats import permutation
 
 # -------------------------------------------------------------------------- permutation test
 
@@ -372,7 +372,7 @@ def test_conditional_randomization():
         stats.conditional_randomization_test(x, y, z, None, **settings)
 
 
-def test_views_are_permuted_where_they_do_not_depend_on_each_other():
+def test_views_are_permuted_only_by_those_who_ask_for_it():
     rng = np.random.default_rng(0)
     z, noise = rng.normal(size=(2, 100, 2))
     y = noise[:, 0] + noise[:, 1] > 0
@@ -381,25 +381,17 @@ def test_views_are_permuted_where_they_do_not_depend_on_each_other():
     def permute(x, z, rng):
         return rng.permutation(x)
 
-    test = stats.conditional_randomization_test(noise, y, z, "permuted", **settings)
+    test = stats.conditional_randomization_test(noise, y, z, "permuted", allow_invalid=True, **settings)
     assert test.p_value == 0.05
     assert_same_bits(test, stats.conditional_randomization_test(noise, y, z, permute, **settings))
-    for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
-        with pytest.raises(ValueError, match="^sampler: expected x that is independent of z, got a distance"):
-            stats.conditional_randomization_test(x, y, z, "permuted", **settings)
-        stats.conditional_randomization_test(x, y, z, permute, **settings)
+    with pytest.raises(
+        ValueError, match='^sampler: expected a function that draws x given z, got "permuted"'
+    ):
+        stats.conditional_randomization_test(noise, y, z, "permuted", **settings)
     with pytest.raises(TypeError, match='^sampler: expected a function or "permuted", got str'):
         stats.conditional_randomization_test(noise, y, z, "shuffled", **settings)
-
-
-def test_dependence_of_views_is_judged_by_some_of_many_rows():
-    rng = np.random.default_rng(0)
-    x, z = rng.normal(size=(2, 20000, 1))
-    conditional._require_independent(x, z, 0)
-    with pytest.raises(ValueError, match="^sampler: "):
-        conditional._require_independent(x + 0.3 * z, z, 0)
-    with pytest.raises(ValueError, match="^x: expected at least 4 rows, got 3"):
-        conditional._require_independent(x[:3], z[:3], 0)
+    with pytest.raises(TypeError, match="^allow_invalid: expected True or False, got str"):
+        stats.conditional_randomization_test(noise, y, z, "permuted", allow_invalid="yes", **settings)
 
 
 # ---------------------------------------------------------------------------- sizes of tests

@@ -5,12 +5,14 @@ import json
 
 import numpy as np
 import pytest
+import scipy.stats
 from conftest import assert_same_bits
 from test_stats import GROWERS, N, rows, size
 
 import hforest
 from hforest import growth, stats, tree
 from hforest.core import draws, supervised
+from hforest.stats import permutation
 
 # ---------------------------------------------------------------------------- sizes of tests
 
@@ -236,6 +238,48 @@ def test_importances_beside_permuted_copies(by):
         with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
             stats.importance_test(x, y, columns=wrong, **settings)
     check_copies(test, 1, x, y, [1], 100, n_trees=40, by=by)
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "error"])
+def test_many_features_are_screened_on_other_rows(by):
+    x, y = rows(120, d=30)
+    seen = []
+    settings = {"by": by, "n_trees": 60, "rng": 0}
+    test = stats.importance_test(x, y, screen=4, progress=lambda *done: seen.append(done), **settings)
+    tested = np.flatnonzero(~np.isnan(test.importance))
+    assert len(tested) == 4
+    assert 0 in tested
+    assert seen[-1] == (4, 4)
+    assert (test.p_value[np.isnan(test.importance)] == 1).all()
+    assert (test.adjusted[np.isnan(test.importance)] == 1).all()
+    assert np.isnan(test.null[np.isnan(test.importance)]).all()
+    assert test.adjusted[0] == min(4 * test.p_value[0], 1) == 0.04
+    # The rows for screening do not change the p-values of the others.
+    _, second = permutation.split_rows(y.astype(int), len(y), 0.5, draws.seed_of(0, 1))
+    same = stats.importance_test(x[second], y[second], columns=tested, **settings)
+    assert_same_bits(same, [a[tested] for a in test])
+    part = stats.importance_test(x, y, screen=4, progress=lambda done, total: False, **settings)
+    if by == "mdi_oob":
+        assert (~np.isnan(part.importance)).sum() == 1
+    for wrong in (0, 31):
+        with pytest.raises(ValueError, match="^screen: expected"):
+            stats.importance_test(x, y, screen=wrong, **settings)
+    with pytest.raises(ValueError, match="^y: expected classes with at least 1 row"):
+        stats.importance_test(x[:4], [0, 1, 1, 1], screen=2)
+
+
+def test_adjusted_p_values_are_those_of_scipy():
+    x, y = rows(60, d=12)
+    settings = {"n_trees": 30, "n_copies": 99, "rng": 0}
+    of = {word: stats.importance_test(x, y, adjust=word, **settings) for word in ("holm", "bh", "by")}
+    p = of["holm"].p_value
+    for word in ("bh", "by"):
+        want = scipy.stats.false_discovery_control(p, method=word)
+        np.testing.assert_allclose(of[word].adjusted, want, rtol=1e-12)
+        assert_same_bits([of[word].p_value], [p])
+    assert (of["bh"].adjusted <= of["holm"].adjusted).all()
+    with pytest.raises(ValueError, match="^adjust: expected"):
+        stats.importance_test(x, y, adjust="max", **settings)
 
 
 @pytest.mark.parametrize("grow", ["best", "oblique"])

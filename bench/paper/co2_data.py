@@ -156,7 +156,7 @@ def load(
     elif coding.endswith("standardised"):
         x, x_test = standardised(x, x_test)
     elif coding == "in [0, 1]":
-        low, high = {"mnist": (0, 255), "usps": (-1, 1), "optdigits": (0, 16)}[name]
+        low, high = {"mnist": (0, 255), "usps": (-1, 1), "optdigits": (0, 16), "letter": (0, 15)}[name]
         x, x_test = ((a - low) / (high - low) for a in (x, x_test))
     x, x_test = (np.ascontiguousarray(a, np.float32) for a in (x, x_test))
     return x, y.astype(np.int32), x_test, y_test.astype(np.int32)

@@ -218,12 +218,12 @@ class ImportanceTest(NamedTuple):
     p_value: FloatArray
     """(n_sets,) float64: p-values of single features or sets, above 0 and at most 1."""
     adjusted: FloatArray
-    """(n_sets,) float64: p-values of all sets together, adjusted by Holm's method."""
+    """(n_sets,) float64: p-values of all sets together, adjusted by the method of `adjust`."""
     importance: FloatArray
     """(n_sets,) float64: `oob_importance` in a forest that also reads copies, summed over the features of a
-    set; by "error" the mean increase of the error."""
+    set; by "error" the mean increase of the error. NaN of sets that the screening left out."""
     null: FloatArray
-    """(n_sets, n_copies) float64: the importances of the copies."""
+    """(n_sets, n_copies) float64: the importances of the copies; NaN likewise."""
 
 
 def importance_test(
@@ -232,6 +232,8 @@ def importance_test(
     *,
     columns: ArrayLike | Sequence[ArrayLike] | None = None,
     by: Literal["mdi_oob", "ufi", "error"] = "mdi_oob",
+    screen: int | None = None,
+    adjust: Literal["holm", "bh", "by"] = "holm",
     n_trees: int = 100,
     n_copies: int | None = None,
     task: Task = "classification",
@@ -253,12 +255,19 @@ def importance_test(
     by : "mdi_oob", "ufi" or "error"
         Importance measure. "mdi_oob" and "ufi" are those of `oob_importance`, in a forest with copies for
         each set. "error" is the error of one forest for all sets, on rows that it was not grown on.
+    screen : int, optional
+        Number of sets to test, for many sets: those of largest importance in a forest on half of the rows of
+        each class. They are tested on the other rows; the p-values of the others are 1.
+    adjust : "holm", "bh" or "by"
+        Adjustment of the p-values: "holm" bounds the probability of any false rejection, "bh" and "by" the
+        false discovery rate, see Notes.
     n_copies : int, optional
         Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
-        the larger of 99 and ``20 n_sets - 1``, so that an adjusted p-value can be 0.05.
+        the larger of 99 and ``20 n - 1``, where n sets are tested, so that an adjusted p-value can be 0.05.
     progress : callable or bool, optional
-        Called as progress(done, n_sets) after each feature or set. If it returns False, the result has the
-        sets so far. True shows a bar.
+        Called as progress(done, n) after each of the n features or sets that are tested. If it returns False,
+        the result has the sets so far; with `screen` those that are missing have p-values of 1. True shows a
+        bar.
 
     Returns
     -------
@@ -268,7 +277,7 @@ def importance_test(
     Raises
     ------
     ValueError
-        Too few trees for out-of-bag rows; with "error", a class with fewer than 3 rows.
+        Too few trees for out-of-bag rows; with "error" or `screen`, a class with too few rows for two parts.
 
     Warnings
     --------
@@ -298,9 +307,20 @@ def importance_test(
 
     Holm 1979: the k-th smallest of m p-values, counted from 0, is multiplied by m - k, and is at least the
     previous one. Then the probability of any false rejection among all sets is at most the level, under any
-    dependence. Ties, such as features without a split, count as larger. Cost: for each set a forest on
+    dependence. Benjamini and Hochberg 1995 ("bh"): the k-th smallest, counted from 1, is multiplied by m / k,
+    and is at most the next one. Then at most a share of the rejected sets, in expectation the level, is
+    falsely rejected, if p-values are independent or positively dependent. Benjamini and Yekutieli 2001
+    ("by") multiply by ``sum_k 1 / k`` more, and need no such assumption.
+
+    With `screen`, m is the number of sets that are tested. Their choice depends on other rows only: given
+    these, each p-value is valid, and so are the decisions for all n_sets together (two-stage testing by split
+    samples: Cox 1975; Wasserman and Roeder 2009). The rows must be independent. Power is that of half of the
+    rows.
+
+    Ties, such as features without a split, count as larger. Cost: for each set that is tested a forest on
     n_features features and n_copies copies of the set; with "error" one forest, and n_copies predictions of
-    half of the rows per set.
+    half of the rows per set. Without `screen` time and memory grow with the square of the number of features
+    and copies: 2,000 features need it.
 
     Examples
     --------
@@ -311,19 +331,62 @@ def importance_test(
     >>> sets = [[0, 1], [0, 2]]
     >>> hforest.stats.importance_test(x, y, columns=sets, by="error", n_trees=50, rng=0).adjusted < 0.05
     array([ True, False])
+    >>> many = np.random.default_rng(0).normal(size=(200, 300)); y = many[:, :2].sum(axis=1) > 0
+    >>> test = hforest.stats.importance_test(many, y, screen=10, adjust="bh", n_trees=200, rng=0)
+    >>> np.flatnonzero(test.adjusted < 0.05)
+    array([0, 1])
     """
     data = problem(x, y, task)
     rows, n_features = dense_rows(data), data.samples.shape[1]
     sets = supervised.column_sets(columns, n_features)
     check.choice("by", by, (*_GAINS, "error"))
+    adjusted_by = _ADJUSTMENTS[check.choice("adjust", adjust, tuple(_ADJUSTMENTS))]
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    most = max(99, 20 * len(sets) - 1)
+    n_tested = len(sets) if screen is None else check.integer("screen", screen, 1, len(sets))
+    most = max(99, 20 * n_tested - 1)
     n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
     check_grower(grow, data.target, "bootstrap", "rng")
-    settings = (data, rows, sets, n_trees, n_copies, grow, progress, check.seed(rng))
+    seed = check.seed(rng)
+    tested = np.arange(len(sets))
+    if screen is not None:
+        tested, data, rows = _screened(data, rows, sets, n_tested, n_trees, grow, seed)
+    settings = (data, rows, [sets[i] for i in tested], n_trees, n_copies, grow, progress, seed)
     observed, null = _rises(*settings) if by == "error" else _beside_copies(by, *settings)
     p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
-    return ImportanceTest(p, _holm(p, len(sets)), observed, null)
+    result = ImportanceTest(p, adjusted_by(p, n_tested), observed, null)
+    if screen is None:
+        return result
+    return ImportanceTest(
+        *(
+            _spread(a, tested, len(sets), missing)
+            for a, missing in zip(result, (1, 1, np.nan, np.nan), strict=True)
+        )
+    )
+
+
+def _screened(
+    data: Problem, rows: FloatArray, sets: list[IntArray], n_tested: int, n_trees: int, grow: Grower | None,
+    seed: int,
+) -> tuple[IntArray, Problem, FloatArray]:  # fmt: skip
+    """Returns the sets of largest importance on one part of the rows, ascending, and the other part."""
+    first, second = split_rows(data.target.labels, len(rows), 0.5, seed_of(seed, 1))
+    counts = growth.bootstrap_counts(len(first), n_trees, rng=seed_of(seed, 2))
+    target = rows_of(data.target, first)
+    forest = grown(
+        grow, encoded_as(data, rows[first]), target, n_trees, bootstrap=counts, rng=seed_of(seed, 3)
+    )
+    mean = importance_of(forest, tree.apply(forest, rows[first]), target, counts, _mdi_oob).mean
+    of_sets = np.array([mean[some].sum() for some in sets])
+    tested = np.sort(np.argsort(-of_sets, kind="stable")[:n_tested])
+    others = rows[second]
+    return tested, Problem(encoded_as(data, others), others, rows_of(data.target, second)), others
+
+
+def _spread(values: FloatArray, at: IntArray, n: int, missing: float) -> FloatArray:
+    """Returns an array of n rows with these values at some of them."""
+    whole: FloatArray = np.full((n, *values.shape[1:]), missing)
+    whole[at[: len(values)]] = values
+    return whole
 
 
 def _beside_copies(
@@ -382,3 +445,24 @@ def _holm(p: FloatArray, n: int) -> FloatArray:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * (n - np.arange(len(p)))), 1)
     return adjusted
+
+
+def _of_discoveries(p: FloatArray, n: int, factor: float = 1.0) -> FloatArray:
+    """Returns p-values adjusted by Benjamini and Hochberg, times a factor; n as for `_holm`."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    scaled = p[order] * (factor * n) / np.arange(1, len(p) + 1)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1)
+    return adjusted
+
+
+def _of_any_dependence(p: FloatArray, n: int) -> FloatArray:
+    """Returns p-values adjusted by Benjamini and Yekutieli."""
+    return _of_discoveries(p, n, float((1 / np.arange(1, n + 1)).sum()))
+
+
+_ADJUSTMENTS: dict[str, Callable[[FloatArray, int], FloatArray]] = {
+    "holm": _holm,
+    "bh": _of_discoveries,
+    "by": _of_any_dependence,
+}

@@ -40,10 +40,13 @@ from .problem import (
     rows_of,
     sequential,
 )
-from .statistics import Statistic, chosen, of_rows
+from .statistics import FewVotesError, Statistic, chosen, of_rows
 
 _PERMUTED = 1 << 22
 """Numbers of permuted labels in one matrix product."""
+
+_DRAWS = 20
+"""Honest forests that are drawn for one statistic, until one has votes for rows of different labels."""
 
 
 class HonestDraws:
@@ -63,8 +66,22 @@ class HonestDraws:
         self.grow, self.seed = grow, check.seed(rng)
 
     def statistic_of(self, data: Problem, number: int) -> tuple[float, int]:
-        """Returns the statistic of one honest forest, and the number of rows with votes."""
-        seed, target = seed_of(self.seed, 2 * number), data.target
+        """Returns the statistic of one honest forest, and the number of rows with votes.
+
+        A forest without votes for rows of different labels is drawn anew, at most _DRAWS times. After that a
+        permutation has the statistic inf: it counts as larger than the observed one.
+        """
+        for attempt in range(_DRAWS):
+            try:
+                seed = seed_of(self.seed, 2 * number)
+                return self._statistic_of(data, seed_of(seed, attempt) if attempt else seed)
+            except FewVotesError:
+                if number == 0 and attempt == _DRAWS - 1:
+                    raise
+        return np.inf, 0
+
+    def _statistic_of(self, data: Problem, seed: int) -> tuple[float, int]:
+        target = data.target
         stratum: Any = len(data.samples) if target.labels is None else target.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
         forest = grown(self.grow, data.samples, target, self.n_trees, bootstrap=counts.structure, rng=seed)
@@ -125,7 +142,8 @@ def permutation_test(
     Raises
     ------
     ValueError
-        Too few rows of a class for `honest_counts`; too few trees for any row to have a vote.
+        Too few rows of a class for `honest_counts`; too few trees for any row to have a vote. Both are said
+        before the first permutation.
 
     Notes
     -----
@@ -136,7 +154,8 @@ def permutation_test(
 
     Besag and Clifford 1991: with h = max_exceed statistics at least as large as the observed one after l
     permutations p is h / l, else (1 + g) / (1 + n_permutations) with g of them. Tests with large p-values end
-    early. Ties count as larger. Cost: up to 1 + n_permutations forests.
+    early. Ties count as larger. A forest with too few votes is drawn anew, with any labels; a permutation for
+    which 20 forests have too few counts as larger. Cost: up to 1 + n_permutations forests.
 
     Examples
     --------

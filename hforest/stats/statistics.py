@@ -390,6 +390,10 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+class FewVotesError(ValueError):
+    """A statistic is not defined: too few rows have votes, or their labels are equal."""
+
+
 def of_rows(statistic: Statistic, p: FloatArray, y: Any) -> tuple[float, int]:
     """Returns the statistic of the rows that have votes, and their number."""
     voted = ~np.isnan(p).any(axis=1)
@@ -397,7 +401,7 @@ def of_rows(statistic: Statistic, p: FloatArray, y: Any) -> tuple[float, int]:
     labels = y[voted]
     few = n_rows < 2 or (labels.ndim == 1 and p.shape[1] > 1 and bool((labels == labels[0]).all()))
     if few:
-        raise ValueError(
+        raise FewVotesError(
             f"n_trees: expected votes for rows of different labels, got votes for {n_rows} rows; grow more "
             "trees"
         )
