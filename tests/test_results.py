@@ -899,7 +899,7 @@ def folder(tmp_path):
         ("co2_table1", "--only pendigits sensit --trees 2 --runs 1", "runs", 2),  # sensit is missing
         ("co2_choices", "--only usps --trees 1 --runs 1", "runs", 15),
         ("co2_search", "--only shuttle --trees 1", "rows", 40),
-        ("co2_search", "--only 'letter, 10 trees' --trees 1", "rows", 22),
+        ("co2_search", "--only 'letter, 10 trees' --trees 6", "rows", 22),
         ("co2_fig1", "--runs 1 --depth 4", "rows", 5),
         (
             "co2_pixels",

@@ -11,7 +11,7 @@ from test_stats import GROWERS, N, rows, size
 
 import hforest
 from hforest import growth, stats, tree
-from hforest.core import draws, supervised
+from hforest.core import check, draws, supervised
 from hforest.stats import permutation
 
 # ---------------------------------------------------------------------------- sizes of tests
@@ -255,7 +255,7 @@ def test_many_features_are_screened_on_other_rows(by):
     assert np.isnan(test.null[np.isnan(test.importance)]).all()
     assert test.adjusted[0] == min(4 * test.p_value[0], 1) == 0.04
     # The rows for screening do not change the p-values of the others.
-    _, second = permutation.split_rows(y.astype(int), len(y), 0.5, draws.seed_of(0, 1))
+    _, second = permutation.split_rows(y.astype(int), len(y), 0.5, draws.seed_of(check.seed(0), 1))
     same = stats.importance_test(x[second], y[second], columns=tested, **settings)
     assert_same_bits(same, [a[tested] for a in test])
     part = stats.importance_test(x, y, screen=4, progress=lambda done, total: False, **settings)

@@ -185,6 +185,7 @@ def first_trees(forest: tree.Forest, n_trees: int) -> tree.Forest:
         feature=forest.feature[:n_nodes],
         threshold=forest.threshold[:n_nodes],
         left=forest.left[:n_nodes],
+        default_left=forest.default_left[:n_nodes],
         gain=forest.gain[:n_nodes],
         value=forest.value[: (n_nodes + n_trees) // 2],
         indptr=forest.indptr[: n_nodes + 1],

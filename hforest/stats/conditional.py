@@ -23,6 +23,7 @@ from ..core.aliases import (
 from ..core.draws import seed_of, signs
 from ..core.progress import reporting
 from ..growth import Samples
+from .groups import Groups, checked
 from .permutation import HonestDraws
 from .problem import (
     Grower,
@@ -100,10 +101,10 @@ class _Neighbors(NamedTuple):
 
 
 def _neighbors(
-    data: Problem, target: supervised.Target, grow: Grower | None, n_trees: int, seed: int
+    data: Problem, groups: Groups, target: supervised.Target, grow: Grower | None, n_trees: int, seed: int
 ) -> _Neighbors:
     """Returns the weights of a forest that predicts from z."""
-    counts = growth.bootstrap_counts(len(data.samples), n_trees, rng=seed)
+    counts = groups.bootstrap_counts(n_trees, seed)
     forest = grown(grow, data.samples, target, n_trees, bootstrap=counts, rng=seed)
     leaf = tree.apply(forest, data.rows)
     in_bag = members(forest, leaf, counts)
@@ -129,6 +130,7 @@ def conditional_test(
     *,
     n_trees: int = 100,
     n_bootstrap: int = 999,
+    groups: ArrayLike | None = None,
     task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
@@ -146,6 +148,9 @@ def conditional_test(
         Conditioning features, encoded once for all forests.
     n_bootstrap : int
         Number of draws of signs; the smallest p-value is 1 / (n_bootstrap + 1).
+    groups : (n_samples,) array-like, optional
+        Groups of rows that belong together, such as measurements of a subject: the rows of a group have equal
+        signs, and forests draw groups.
     grow : callable, optional
         As for `permutation_test`, with z in place of x; leaf values of its forests are not read. By default
         `hforest.grow` with min_samples_leaf=5.
@@ -204,18 +209,19 @@ def conditional_test(
     n_bootstrap = check.integer("n_bootstrap", n_bootstrap, 1, check.MAX_COUNT)
     check_grower(grow, data.target, "bootstrap", "rng")
     grow, seed = _smooth if grow is None else grow, check.seed(rng)
+    grouped = checked("groups", groups, n)
     values = outputs(data.target)
     if data.target.labels is not None and data.target.n_outputs == 2:
         values = values[:, 1:]  # the residuals of class 0 are their negatives
     products, voted = [], np.ones(n, np.bool_)
     with reporting(progress, columns.shape[1], "column") as report:
-        y_of_z = _neighbors(data, data.target, grow, n_trees, seed_of(seed, 0))
+        y_of_z = _neighbors(data, grouped, data.target, grow, n_trees, seed_of(seed, 0))
         for j in range(columns.shape[1]):
             column = columns[:, j : j + 1]
             target = supervised.Target(None, column, 1)
-            x_of_z = _neighbors(data, target, grow, n_trees, seed_of(seed, 1 + j))
+            x_of_z = _neighbors(data, grouped, target, grow, n_trees, seed_of(seed, 1 + j))
             voted &= x_of_z.voted() & y_of_z.voted()
-            products.append(_products(x_of_z, y_of_z, column, values, n_bootstrap, seed))
+            products.append(_products(x_of_z, y_of_z, column, values, grouped, n_bootstrap, seed))
             if not report(1 + j):
                 break
     n_rows = int(voted.sum())
@@ -232,14 +238,16 @@ def conditional_test(
 
 
 def _products(
-    x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, n_bootstrap: int, seed: int
-) -> FloatArray:
+    x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, groups: Groups, n_bootstrap: int,
+    seed: int,
+) -> FloatArray:  # fmt: skip
     """Returns (1 + n_bootstrap, n_outputs), sums of products of residuals of x and y, then of their draws."""
     e, u = x_of_z.residuals(_scaled(x)), y_of_z.residuals(_scaled(y))
     step = max(1, _DRAWN // max(u.size, x_of_z.in_bag.shape[0], y_of_z.in_bag.shape[0]))
     sums = [(e * u).sum(axis=0)[None]]
     for first in range(0, n_bootstrap, step):
-        of_x, of_y = signs(seed, first, min(step, n_bootstrap - first), len(e))
+        of_groups = signs(seed, first, min(step, n_bootstrap - first), len(groups.first))
+        of_x, of_y = of_groups[:, :, groups.of_row]
         drawn_u = y_of_z.residuals((of_y.T[:, :, None] * u[:, None]).reshape(len(u), -1))
         product = x_of_z.residuals(of_x.T * e)[:, :, None] * drawn_u.reshape(len(u), -1, u.shape[1])
         sums.append(product.sum(axis=0))

@@ -8,6 +8,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, Draw, IntArray, Rng
 from ..core.draws import blocks, of_trees
+from .groups import checked
 
 _DRAWS = {"fixed": 0.8, "bootstrap": 1.6}
 """How rows are drawn, with the number of draws by default: per row of a class, and per row."""
@@ -34,6 +35,7 @@ def honest_counts(
     draw: Draw = "fixed",
     in_bag: float | None = None,
     structure_share: float = 0.5,
+    groups: ArrayLike | None = None,
     first_tree: int = 0,
     rng: Rng = None,
 ) -> HonestCounts:
@@ -55,6 +57,10 @@ def honest_counts(
         0.8. With "bootstrap" the number of draws per row, above 0 and at most 100; by default 1.6.
     structure_share : float
         Share of a tree's distinct rows that grow the splits, above 0 and below 1.
+    groups : (n_samples,) array-like, optional
+        Numbers or names of the groups of rows that belong together, such as measurements of one subject:
+        groups are drawn in place of rows, with all their rows. If each has one label, each class is divided
+        separately, otherwise all groups are one class.
     first_tree : int
         Number of the first tree, 0 or more: counts are for trees first_tree to first_tree + n_trees - 1,
         which is at most 2**20.
@@ -93,6 +99,10 @@ def honest_counts(
     >>> forest = hforest.grow(np.arange(30.0)[:, None], y, 3, bootstrap=counts.structure, rng=0)
     """
     stratum = _strata(y)
+    grouped = checked("groups", groups, len(stratum))
+    if groups is not None:
+        one_label = bool(grouped.same_in_groups(stratum).all())
+        stratum = stratum[grouped.first] if one_label else np.zeros(len(grouped.first), np.int64)
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     check.choice("draw", draw, tuple(_DRAWS))
     most = 1.0 if draw == "fixed" else _MOST_DRAWS
@@ -100,13 +110,13 @@ def honest_counts(
     share = check.number("structure_share", structure_share, 0.0, 1.0, open_low=True)
     seed = check.seed(rng)
     sizes = np.bincount(stratum)
-    with check.memory("n_trees", "counts", 8 * n_trees * len(stratum)):
+    with check.memory("n_trees", "counts", 8 * n_trees * len(grouped.of_row)):
         counts = HonestCounts(*(np.zeros((n_trees, len(stratum)), np.int32) for _ in range(2)))
     if draw == "fixed":
         _draw_fixed(stratum, sizes, drawn, share, seed, first_tree, counts)
     else:
         _draw_bootstrap(stratum, drawn, share, seed, first_tree, counts)
-    return counts
+    return HonestCounts(*map(grouped.spread, counts))
 
 
 def _strata(y: Any) -> IntArray:

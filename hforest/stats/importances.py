@@ -12,6 +12,7 @@ from ..core.draws import orders, permutation, seed_of
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
+from .groups import Groups, block_orders, checked
 from .permutation import split_rows
 from .problem import (
     Grower,
@@ -236,6 +237,7 @@ def importance_test(
     adjust: Literal["holm", "bh", "by"] = "holm",
     n_trees: int = 100,
     n_copies: int | None = None,
+    groups: ArrayLike | None = None,
     task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
@@ -264,6 +266,9 @@ def importance_test(
     n_copies : int, optional
         Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
         the larger of 99 and ``20 n - 1``, where n sets are tested, so that an adjusted p-value can be 0.05.
+    groups : (n_samples,) array-like, optional
+        Groups of rows that belong together, such as measurements of a subject. Copies swap the rows of groups
+        of equal size, and forests draw groups. Not with "error".
     progress : callable or bool, optional
         Called as progress(done, n) after each of the n features or sets that are tested. If it returns False,
         the result has the sets so far; with `screen` those that are missing have p-values of 1. True shows a
@@ -347,30 +352,30 @@ def importance_test(
     n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
     check_grower(grow, data.target, "bootstrap", "rng")
     seed = check.seed(rng)
-    tested = np.arange(len(sets))
+    tested, grouped = np.arange(len(sets)), checked("groups", groups, len(rows))
+    check.require(
+        by != "error" or groups is None, "groups", 'None with by="error"', "groups", 'pass by="mdi_oob"'
+    )
     if screen is not None:
-        tested, data, rows = _screened(data, rows, sets, n_tested, n_trees, grow, seed)
+        tested, data, rows, grouped = _screened(data, rows, grouped, sets, n_tested, n_trees, grow, seed)
     settings = (data, rows, [sets[i] for i in tested], n_trees, n_copies, grow, progress, seed)
-    observed, null = _rises(*settings) if by == "error" else _beside_copies(by, *settings)
+    observed, null = _rises(*settings) if by == "error" else _beside_copies(by, grouped, *settings)
     p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
     result = ImportanceTest(p, adjusted_by(p, n_tested), observed, null)
     if screen is None:
         return result
-    return ImportanceTest(
-        *(
-            _spread(a, tested, len(sets), missing)
-            for a, missing in zip(result, (1, 1, np.nan, np.nan), strict=True)
-        )
-    )
+    untested = (1.0, 1.0, np.nan, np.nan)
+    whole = (_spread(a, tested, len(sets), b) for a, b in zip(result, untested, strict=True))
+    return ImportanceTest(*whole)
 
 
 def _screened(
-    data: Problem, rows: FloatArray, sets: list[IntArray], n_tested: int, n_trees: int, grow: Grower | None,
-    seed: int,
-) -> tuple[IntArray, Problem, FloatArray]:  # fmt: skip
+    data: Problem, rows: FloatArray, groups: Groups, sets: list[IntArray], n_tested: int, n_trees: int,
+    grow: Grower | None, seed: int,
+) -> tuple[IntArray, Problem, FloatArray, Groups]:  # fmt: skip
     """Returns the sets of largest importance on one part of the rows, ascending, and the other part."""
-    first, second = split_rows(data.target.labels, len(rows), 0.5, seed_of(seed, 1))
-    counts = growth.bootstrap_counts(len(first), n_trees, rng=seed_of(seed, 2))
+    first, second = split_rows(data.target.labels, len(rows), 0.5, seed_of(seed, 1), groups)
+    counts = groups.some(first).bootstrap_counts(n_trees, seed_of(seed, 2))
     target = rows_of(data.target, first)
     forest = grown(
         grow, encoded_as(data, rows[first]), target, n_trees, bootstrap=counts, rng=seed_of(seed, 3)
@@ -379,7 +384,8 @@ def _screened(
     of_sets = np.array([mean[some].sum() for some in sets])
     tested = np.sort(np.argsort(-of_sets, kind="stable")[:n_tested])
     others = rows[second]
-    return tested, Problem(encoded_as(data, others), others, rows_of(data.target, second)), others
+    second_part = Problem(encoded_as(data, others), others, rows_of(data.target, second))
+    return tested, second_part, others, groups.some(second)
 
 
 def _spread(values: FloatArray, at: IntArray, n: int, missing: float) -> FloatArray:
@@ -390,8 +396,8 @@ def _spread(values: FloatArray, at: IntArray, n: int, missing: float) -> FloatAr
 
 
 def _beside_copies(
-    by: str, data: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int,
-    grow: Grower | None, progress: Progress, seed: int,
+    by: str, groups: Groups, data: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int,
+    n_copies: int, grow: Grower | None, progress: Progress, seed: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Returns importances of sets, (n_sets,), and of copies, (n_sets, n_copies), from one forest per set."""
     n, n_features = rows.shape
@@ -400,13 +406,13 @@ def _beside_copies(
         for done, some in enumerate(sets):
             of_set = seed_of(seed, int(some[0]))
             with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies * len(some))):
-                order = orders(of_set, 0, 1 + n_copies, n).T
+                order = block_orders(groups, orders(of_set, 0, 1 + n_copies, len(groups.first))).T
             place = int(permutation(of_set, 0, 1 + n_copies)[0])
             order[:, place] = np.arange(n)
             others = np.setdiff1d(np.arange(n_features), some)
             columns_of = np.concatenate([others, np.tile(some, 1 + n_copies)])
             wide = np.hstack([rows[:, others], rows[order[:, :, None], some].reshape(n, -1)])
-            counts = growth.bootstrap_counts(n, n_trees, rng=of_set)
+            counts = groups.bootstrap_counts(n_trees, of_set)
             check.require(
                 (counts == 0).any(), "n_trees", "trees with out-of-bag rows", "none",
                 "grow more trees, or pass more rows",

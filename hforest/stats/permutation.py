@@ -23,6 +23,7 @@ from ..core.draws import normals, permutation, seed_of
 from ..growth import Samples
 from ..tree import Forest
 from .dependence import LEAST_ROWS, centered
+from .groups import Groups, Orders, checked
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
 from .problem import (
@@ -56,14 +57,14 @@ class HonestDraws:
 
     def __init__(
         self, target: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
-        n_trees: int, weighting: Weighting, draw: Draw, rng: Rng,
+        n_trees: int, weighting: Weighting, draw: Draw, rng: Rng, groups: ArrayLike | None = None,
     ) -> None:  # fmt: skip
         self.statistic: Any = chosen(statistic, target)
         self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
         self.weighting = check.choice("weighting", weighting, WEIGHTINGS)
         self.draw = check.choice("draw", draw, ("fixed", "bootstrap"))
         check_grower(grow, target, "bootstrap", "rng")
-        self.grow, self.seed = grow, check.seed(rng)
+        self.grow, self.seed, self.groups = grow, check.seed(rng), groups
 
     def statistic_of(self, data: Problem, number: int) -> tuple[float, int]:
         """Returns the statistic of one honest forest, and the number of rows with votes.
@@ -83,7 +84,7 @@ class HonestDraws:
     def _statistic_of(self, data: Problem, seed: int) -> tuple[float, int]:
         target = data.target
         stratum: Any = len(data.samples) if target.labels is None else target.labels
-        counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
+        counts = honest_counts(stratum, self.n_trees, draw=self.draw, groups=self.groups, rng=seed)
         forest = grown(self.grow, data.samples, target, self.n_trees, bootstrap=counts.structure, rng=seed)
         p = posterior_of(forest, tree.apply(forest, data.rows), target, counts, self.weighting).p
         return of_rows(self.statistic, p, target.y)
@@ -99,6 +100,8 @@ def permutation_test(
     max_exceed: int | None = 10,
     draw: Draw = "fixed",
     weighting: Weighting = "counts",
+    groups: ArrayLike | None = None,
+    strata: ArrayLike | None = None,
     task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
@@ -127,6 +130,12 @@ def permutation_test(
     max_exceed : int or None
         Permutations end when this number of statistics is at least as large as the observed one. With None
         all are made.
+    groups : (n_samples,) array-like, optional
+        Groups of rows that belong together, such as repeated measurements of a subject, by numbers or names.
+        Each has one label, and labels are permuted between groups. Forests are honest by groups.
+    strata : (n_samples,) array-like, optional
+        Labels are permuted within each stratum only: within subjects whose labels differ from row to row, or
+        within sites, each with whole groups.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
         is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
@@ -152,6 +161,11 @@ def permutation_test(
     columns and trees: ``P(p <= a) <= a``. Permuting labels against the posteriors of one fixed forest is not
     valid, because that forest was grown on the observed labels.
 
+    With `groups` the null hypothesis is that the labels of groups are exchangeable, given all their rows.
+    Rows of a group may depend on each other in any way. With `strata` it is that labels are exchangeable
+    within each stratum; they may depend on it. Without both it is that all labels are, which repeated
+    measurements do not satisfy: the test then rejects too often.
+
     Besag and Clifford 1991: with h = max_exceed statistics at least as large as the observed one after l
     permutations p is h / l, else (1 + g) / (1 + n_permutations) with g of them. Tests with large p-values end
     early. Ties count as larger. A forest with too few votes is drawn anew, with any labels; a permutation for
@@ -166,10 +180,11 @@ def permutation_test(
     0.02
     """
     data = problem(x, y, task)
-    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng)
+    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng, groups)
+    labels = Orders(checked("groups", groups, len(data.samples)), strata, data.target.y)
 
     def permuted(b: int) -> tuple[float, int]:
-        order = permutation(draws.seed, 2 * b + 1, len(data.samples)) if b else slice(None)
+        order = labels.order(draws.seed, 2 * b + 1) if b else slice(None)
         return draws.statistic_of(data._replace(target=rows_of(data.target, order)), b)
 
     return sequential(permuted, n_permutations, max_exceed, progress)
@@ -178,11 +193,13 @@ def permutation_test(
 # ----------------------------------------------------------------------------------- rows split once
 
 
-def neighbors(forest: Forest, leaf: IntArray, weighting: Weighting) -> FloatArray:
+def neighbors(
+    forest: Forest, leaf: IntArray, weighting: Weighting, groups: Groups | None = None
+) -> FloatArray:
     """Returns (n, n) float64: the weight of row j in the posterior of row i, by their common leaves.
 
     With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
-    one over the other rows of the leaf. The diagonal is 0: a row does not predict itself.
+    one over the other rows of the leaf. The diagonal is 0: a row does not predict itself, nor its group.
     """
     member = members(forest, leaf)
     weight = member.copy()
@@ -191,6 +208,8 @@ def neighbors(forest: Forest, leaf: IntArray, weighting: Weighting) -> FloatArra
         weight.data = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
     shared: FloatArray = (weight @ member.T).toarray()
     np.fill_diagonal(shared, 0)
+    if groups is not None:
+        shared[groups.of_row[:, None] == groups.of_row] = 0
     return shared
 
 
@@ -198,8 +217,18 @@ _without_labels = partial(growth.grow, splitter="random", max_features=1, bootst
 """Grows trees whose rows are split at random; leaves hold several rows, which predict each other."""
 
 
-def split_rows(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Returns the rows for the splits, and the others, ascending, with the same share of each class."""
+def split_rows(
+    y: Any, n: int, share: float, seed: int, groups: Groups | None = None
+) -> tuple[IntArray, IntArray]:
+    """Returns the rows for the splits, and the others, ascending, with the same share of each class.
+
+    Groups stay together. If one has several labels, classes are not divided separately.
+    """
+    if groups is not None and len(groups.first) < n:
+        whole = y is not None and bool(groups.same_in_groups(y).all())
+        parts = split_rows(y[groups.first] if whole else None, len(groups.first), share, seed)
+        left, right = (np.flatnonzero(np.isin(groups.of_row, part)) for part in parts)
+        return left, right
     stratum = np.zeros(n, np.int64) if y is None else y
     sizes = np.bincount(stratum)
     sizes = sizes[sizes > 0]
@@ -267,6 +296,8 @@ def split_test(
     n_trees: int = 100,
     n_permutations: int = 999,
     weighting: Weighting = "counts",
+    groups: ArrayLike | None = None,
+    strata: ArrayLike | None = None,
     task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
@@ -274,7 +305,8 @@ def split_test(
 ) -> PermutationTest:
     """Returns an exact p-value for dependence of y on x, from one forest grown on a part of the rows.
 
-    Other parameters: see `permutation_test`. One forest is grown; all permutations are made.
+    Other parameters: see `permutation_test`. One forest is grown; all permutations are made. With `groups`
+    both parts hold whole groups, and a row is not predicted by its own.
 
     Parameters
     ----------
@@ -333,8 +365,9 @@ def split_test(
     n_permutations = checked_draws(n_permutations)
     check.choice("weighting", weighting, WEIGHTINGS)
     seed, n = check.seed(rng), len(data.samples)
+    grouped = checked("groups", groups, n)
     if share:
-        first, second = split_rows(data.target.labels, n, share, seed)
+        first, second = split_rows(data.target.labels, n, share, seed, grouped)
         target = rows_of(data.target, first)
     else:
         first = second = np.arange(n)
@@ -344,8 +377,13 @@ def split_test(
     rows = data.rows if isinstance(data.rows, np.ndarray) else data.rows.tocsr()
     forest = grown(grow, encoded_as(data, rows[first]), target, n_trees, rng=seed_of(seed, 1))
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
-        weight = neighbors(forest, tree.apply(forest, rows[second]), weighting)
+        of_groups = grouped.some(second)
+        whole = None if groups is None else of_groups
+        weight = neighbors(forest, tree.apply(forest, rows[second]), weighting, whole)
     of_second = rows_of(data.target, second)
+    labels = Orders(
+        of_groups, None if strata is None else checked("strata", strata, n).of_row[second], of_second.y
+    )
     values = outputs(of_second)
     if function is None:
         statistics, n_rows = _correlations(weight, values), len(second)
@@ -354,7 +392,7 @@ def split_test(
     observed = statistics(np.arange(len(second))[None])[0]
 
     def permuted(numbers: range) -> list[float]:
-        return statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
+        return statistics(np.stack([labels.order(seed, 2 + b) for b in numbers]))
 
     step = max(1, _PERMUTED // values.size)
     share, null = in_blocks(observed, permuted, n_permutations, step, progress)

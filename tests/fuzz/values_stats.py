@@ -21,6 +21,13 @@ options("stats.structure_share", 0.5, 0.6)
 options("stats.by", "mdi_oob", "ufi")
 options("stats.importance_test.by", "mdi_oob", "ufi", "error")
 options("stats.screen", None, 1)
+
+
+@value("stats.groups", "stats.strata")
+def _groups(s: Setting) -> Any:
+    return s.choice((None, np.arange(s.n) // 2, [f"subject {i // 3}" for i in range(s.n)]))
+
+
 options("stats.adjust", "holm", "bh", "by")
 options("stats.allow_invalid", False, True)
 options("stats.weighting", "counts", "shares")

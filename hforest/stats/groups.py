@@ -1,0 +1,136 @@
+"""Rows that belong together, such as measurements of one subject; strata within which labels are permuted."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import growth
+from ..core import check, supervised
+from ..core.aliases import ArrayLike, IntArray
+from ..core.draws import permutation
+
+_LEAST = 2
+
+
+class Groups(NamedTuple):
+    """The groups of rows. Without a caller's groups each row is one."""
+
+    of_row: IntArray
+    """(n_samples,) int64: the group of each row, numbered from 0."""
+    first: IntArray
+    """(n_groups,) int64: the first row of each group."""
+
+    def spread(self, counts: IntArray) -> IntArray:
+        """Returns counts of rows, (n_trees, n_samples), from those of groups."""
+        return counts if len(self.first) == len(self.of_row) else counts[:, self.of_row]
+
+    def bootstrap_counts(self, n_trees: int, seed: int) -> IntArray:
+        """Returns in-bag counts: groups are drawn with replacement, with all their rows."""
+        return self.spread(growth.bootstrap_counts(len(self.first), n_trees, rng=seed))
+
+    def same_in_groups(self, a: np.ndarray) -> np.ndarray:
+        """Returns (n_samples,) bool: whether each row has the value, or values, of its group's first row."""
+        same = a == a[self.first[self.of_row]]
+        return same if same.ndim == 1 else same.all(axis=1)
+
+    def some(self, rows: IntArray) -> "Groups":
+        """Returns the groups of some rows, ascending, which hold whole groups."""
+        return _numbered(self.of_row[rows])
+
+
+def _numbered(of_row: np.ndarray) -> Groups:
+    _, first, number = np.unique(of_row, return_index=True, return_inverse=True)
+    if len(first) == len(of_row):
+        return of_rows(len(of_row))
+    return Groups(number, first)
+
+
+def of_rows(n: int) -> Groups:
+    """Returns the groups of single rows."""
+    return Groups(np.arange(n), np.arange(n))
+
+
+def checked(name: str, groups: ArrayLike | None, n: int) -> Groups:
+    """Returns the groups of n rows from a caller's array of numbers, names or other values; None: of rows."""
+    if groups is None:
+        return of_rows(n)
+    check.on_cpu(**{name: groups})
+    values = np.asarray(supervised.as_given(name, groups))
+    shape = f"shape (n_samples,) = ({n},)"
+    check.require(values.shape == (n,), name, shape, tuple(values.shape), "pass one for each row")
+    try:
+        found = _numbered(values)
+    except TypeError as error:
+        raise TypeError(f"{name}: expected numbers or texts, got {error}; pass values of one type") from None
+    check.require(
+        len(found.first) >= _LEAST, name, "at least two different values", len(found.first),
+        "pass the subject of each row",
+    )  # fmt: skip
+    return found
+
+
+class Orders:
+    """Permutations of labels between groups, and within strata.
+
+    Parameters
+    ----------
+    groups : Groups
+        Groups, of which each has one label.
+    strata : Groups
+        Strata of rows, of which each group lies in one. One stratum: all rows.
+    """
+
+    def __init__(self, groups: Groups, strata: Any, y: np.ndarray) -> None:
+        self.groups, n = groups, len(groups.of_row)
+        same = groups.same_in_groups(y)
+        check.require(
+            bool(same.all()), "groups", "one label, or target, in each group",
+            f"several in the group of row {int((~same).argmax())}",
+            "pass the groups as strata, to permute labels within each",
+        )  # fmt: skip
+        self.stratum: IntArray | None = None
+        if strata is not None:
+            found = checked("strata", strata, n)
+            same = groups.same_in_groups(found.of_row)
+            check.require(
+                bool(same.all()), "strata", "one stratum for each group",
+                f"several for the group of row {int((~same).argmax())}", "pass strata of whole groups",
+            )  # fmt: skip
+            self.stratum = found.of_row[groups.first]
+            check.require(
+                bool((np.bincount(self.stratum) > 1).any()), "strata", "strata of several rows, or groups",
+                "one in each", "pass larger strata",
+            )  # fmt: skip
+
+    def order(self, seed: int, number: int) -> IntArray:
+        """Returns (n_samples,): from which row each row takes its label in a permutation."""
+        drawn = permutation(seed, number, len(self.groups.first))
+        if self.stratum is not None:
+            # The groups of a stratum, ascending, take the labels of these groups in the drawn order.
+            order = np.empty_like(drawn)
+            order[np.argsort(self.stratum, kind="stable")] = drawn[
+                np.argsort(self.stratum[drawn], kind="stable")
+            ]
+            drawn = order
+        return self.groups.first[drawn[self.groups.of_row]]
+
+
+def block_orders(groups: Groups, orders: IntArray) -> IntArray:
+    """Returns (n_orders, n_samples): from which row each row takes its values, if groups of equal size swap.
+
+    orders (n_orders, n_groups) are permutations of the groups. The rows of a group stay together and in their
+    order.
+    """
+    n, n_groups = len(groups.of_row), len(groups.first)
+    if n == n_groups:
+        return orders
+    size = np.bincount(groups.of_row)
+    rows = np.argsort(groups.of_row, kind="stable")
+    start = np.cumsum(size) - size
+    nth = np.empty(n, np.int64)
+    nth[rows] = np.arange(n) - np.repeat(start, size)
+    by_size = np.argsort(size, kind="stable")
+    swapped = np.empty_like(orders)
+    for i, drawn in enumerate(orders):
+        swapped[i, by_size] = drawn[np.argsort(size[drawn], kind="stable")]
+    return rows[start[swapped[:, groups.of_row]] + nth]
