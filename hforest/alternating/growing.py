@@ -103,6 +103,9 @@ def grow(
         least = check.number("min_loss_decrease", min_loss_decrease, 0.0)
     check.choice("task", settings["task"], ("classification",))
     source = growth.samples(x)
+    if np.ndim(y) == 1:
+        # Before the check of any growth, which names targets as a remedy.
+        supervised.labels("y", y, source.shape[0], settings["n_classes"])
     given: dict[str, Any] = dict(settings)
     projections, n_projections, max_features = (
         given.pop(name) for name in ("projections", "n_projections", "max_features")
