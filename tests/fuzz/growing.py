@@ -624,6 +624,8 @@ def _leaves(s: Setting) -> str:
     return s.choice(("vector", "scalar")) if s.argument("optimizer") == "adagrad" else "vector"
 
 
+value("demo.Config.output_bias")(lambda s: s.argument("leaves") == "scalar" and s.flag())
+options("demo.Config.shuffle", "epochs", "once")
 options("demo.Config.task", "classification", "regression")
 options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
 options("demo.Config.lr_half_life", 0, 2)
