@@ -30,7 +30,8 @@ from hforest.growth.cpu.leaves cimport HF_LEAF_VALUES
 from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
 from hforest.growth.cpu.sources.projected_values cimport fill_corners, whole_row
 from hforest.growth.cpu.sources.projections cimport (
-    HF_KERNELS, HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
+    HF_KERNELS, HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real,
+    source_of_projections,
 )
 from hforest.growth.cpu.sources.ranks cimport hf_column, hf_order, rank_column
 from hforest.growth.cpu.task cimport (
