@@ -305,6 +305,11 @@ def _percent(split: Split, seed: int, regression: bool) -> float | None:
     return None if error is None else 100 * error
 
 
+def label(name: str) -> str:
+    """Returns the name of a task in tables."""
+    return name.replace("-forest", ", random forest").replace("-", ", ").replace("_", " ")
+
+
 def text(values: list[float], regression: bool) -> str:
     """Returns mean and deviation as text: percent, or R**2."""
     if regression:
@@ -316,7 +321,7 @@ def text(values: list[float], regression: bool) -> str:
 def table(results: list[dict[str, Any]]) -> str:
     """Returns the table in Markdown: the paper's figures and these."""
     lines = [
-        "| data, kind | trees/depth | paper | here, held out | runs | random forest here |",
+        "| data, kind | trees/depth | paper | here, held out | runs | scikit-learn's random forest |",
         "|---|---|---|---|---|---|",
     ]
     for name, task in TASKS.items():
@@ -326,10 +331,23 @@ def table(results: list[dict[str, Any]]) -> str:
         regression = "regression" in name
         forests = [r["random_forest"] for r in runs if r.get("random_forest") is not None]
         lines.append(
-            f"| {name.replace('-', ', ').replace('_', ' ')} | {task.n_trees}/{task.depth} | {task.paper} "
+            f"| {label(name)} | {task.n_trees}/{task.depth} | {task.paper} "
             f"| {text([r['error'] for r in runs], regression)} | {len(runs)} "
             f"| {text(forests, regression) if forests else '–'} |"
         )
+    return "\n".join(lines)
+
+
+def authors_table(results: list[dict[str, Any]]) -> str:
+    """Returns the table of the authors' choices in Markdown, the state by validation error and by loss."""
+    lines = ["| data, kind | choices of the authors | runs | by error | by loss |", "|---|---|---|---|---|"]
+    for name in TASKS:
+        runs = [r for r in results if r["task"] == name and "by_loss" in r and "looks" not in r]
+        for choices in sorted({tuple(r.get("as_authors", ())) for r in runs}, key=lambda a: (len(a), a)):
+            some = [r for r in runs if tuple(r.get("as_authors", ())) == choices]
+            cells = [text([r[key] for r in some], "regression" in name) for key in ("error", "by_loss")]
+            words = ", ".join(f"`{word}`" for word in choices) or "–"
+            lines.append(f"| {label(name)} | {words} | {len(some)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -344,7 +362,7 @@ def grid_table(results: list[dict[str, Any]]) -> str:
             mark = "**" if valid[size] == min(valid.values()) else ""
             cells = [text([r[key] for r in runs[size]], regression) for key in ("valid", "error")]
             lines.append(
-                f"| {name.replace('-', ', ').replace('_', ' ')} | {mark}{size[0]}/{size[1]}{mark} "
+                f"| {label(name)} | {mark}{size[0]}/{size[1]}{mark} "
                 f"| {len(runs[size])} | {' | '.join(cells)} |"
             )
     return "\n".join(lines)
@@ -389,7 +407,8 @@ def main() -> None:
                 args.json.write_text(
                     json.dumps({"machine": machine_text(), "rows": results}, indent=1) + "\n"
                 )
-    print((grid_table if args.grid else table)([r for r in results if r["steps"] == args.steps]))
+    results = [r for r in results if r["steps"] == args.steps]
+    print(grid_table(results) if args.grid else f"{table(results)}\n\n{authors_table(results)}")
 
 
 if __name__ == "__main__":
