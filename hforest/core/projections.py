@@ -337,7 +337,7 @@ def kernel_distribution(
     """Returns the distribution of kernels at random places of a sample (Perry et al. 2019, section 6).
 
     A projection is the inner product of a kernel, such as an edge filter, and the part of a sample that it
-    covers: one value of a cross-correlation. Other parameters: see `patch_distribution`.
+    covers: one value of a cross-correlation. Other parameters: see `hforest.project.patch_distribution`.
 
     Parameters
     ----------
