@@ -284,6 +284,7 @@ def test_bad_numbers_of_bins(max_bins, error, message):
         {"criterion": "entropy"},
         {"splitter": "random", "bootstrap": False},
         {"max_features": 5, "min_samples_leaf": 3, "max_depth": 4},
+        {"projections": project.kernel_distribution((5,), [[0.5, 0, -1.5], [2]])},
     ],
 )
 def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):
