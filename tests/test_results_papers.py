@@ -89,11 +89,11 @@ def test_interval_of_two_samples(papers):
     interval = stats.ttest_ind(ours, theirs).confidence_interval()
     half = (interval.high - interval.low) / 2
     assert papers.compared("9", ours, runs) == f"{(interval.low + interval.high) / 2:+.2f} ± {half:.2f}"
-    assert papers.compared("9", ours[:1], runs) == "-0.10 ± 3.44"  # 2.776 * 1.1292 * (1 + 1 / 5) ** 0.5
+    assert papers.compared("9", ours[:1], runs) == "-0.10 ± 3.47"  # 2.776 * 1.1402 * (1 + 1 / 5) ** 0.5
     cell = papers.Cell("a", "9", {"data": "a"}, theirs=runs)
     assert (
         papers.line(cell, [{"data": "a", "error": 2.0}])
-        == "| a | 9 | 2.10 ± 1.14 (5) | 2.00 | -0.10 ± 3.44 | 1 | held out |"
+        == "| a | 9 | 2.10 ± 1.14 (5) | 2.00 | -0.10 ± 3.47 | 1 | held out |"
     )
 
 

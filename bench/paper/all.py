@@ -92,7 +92,7 @@ def _lay_runs(data: str, kind: str, n_trees: int, depth: int) -> Runs | None:
     return Runs(*(found[0][name] for name in Runs._fields)) if found else None
 
 
-THEIR_FOLDS = "the authors' folds: a third of the states by test error, a third learns from test samples"
+THEIR_FOLDS = "their folds: by test error"
 
 
 def _lay_2() -> Iterable[Cell]:
@@ -315,7 +315,7 @@ sets](results.md)) it first runs what the records lack: the tables that `--only`
 * *authors' runs*: mean ± deviation (number) of the runs in the logs of the authors' program, which
   `bench/results/lay_runs.json` cites. Where they are known, the difference is from their mean, and its
   interval is Student's for two samples of one variance, those runs and ours. Of iris on our folds, their runs
-  without the third that learns from test samples.
+  without the third that learns from test samples ([their folds](results-hinge.md#the-authors-runs)).
 * *test samples*: `held out` if neither a state nor a setting was chosen by them; else what was chosen. As in
   the paper, `least of 80 looks` is the least of the test errors during training.
 * *not run*: no data or no time. The page of settings and departures gives the reason. Figures without cells
@@ -385,6 +385,15 @@ def line(cell: Cell, rows: list[Row], looks: bool = True, theirs: bool = True) -
     return f"| {' | '.join(columns)} |"
 
 
+def near(cells: list[Cell], rows: list[Row]) -> list[str]:
+    """Returns the line that counts the intervals of two samples that contain 0."""
+    found = [
+        compared(cell.paper, figures(cell, rows), cell.theirs).split(" ± ") for cell in cells if cell.theirs
+    ]
+    inside = sum(abs(float(difference)) <= float(half) for difference, half in found)
+    return [f"Of {len(found)} intervals of the difference from the authors' runs, {inside} contain 0.", ""]
+
+
 def read(results: Path) -> dict[str, list[Row]]:
     """Returns the rows of every table's record; empty without a file."""
     found = {}
@@ -422,7 +431,7 @@ def page(records: dict[str, list[Row]]) -> str:
             lines += [] if len(looks) > 1 else [f"Test samples: {looks[0]}.", ""]
             lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
             lines += [line(cell, records[name], len(looks) > 1, bool(theirs)) for cell in cells]
-            lines += [""]
+            lines += ["", *(near(cells, records[name]) if theirs else [])]
     lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
     lines += [f"| {name} | {reason} |" for name, reason in NO_SCRIPT.items()]
     return HEAD + "\n".join(lines) + "\n"
