@@ -6,7 +6,9 @@
 FOLDER holds the files that --list names. They may be compressed (.gz, .bz2; decompress .Z before). The script
 omits a set with missing files, and prints its name. Nothing is downloaded. Labels become 0..K-1; categories
 become codes in the order of the publisher's description; decimals become the nearest float32 (g50c: float64).
-Other values do not change. Rows remain in the order of the files. If the sha256 of a set is known, it is
+Other values do not change. satimage, pendigits, protein, sensit and covertype are also made from the files of
+the page of LIBSVM (https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/), which Norouzi et al. 2015 cite.
+Rows remain in the order of the files. If the sha256 of a set is known, it is
 compared with that of the arrays. If they differ, the script writes the set, prints its name, and exits with
 1.
 
@@ -45,6 +47,8 @@ class Source(NamedTuple):
     """Their names as published."""
     make: Callable[..., Arrays]
     """Returns the arrays, from the paths of the files."""
+    other: "Source | None" = None
+    """Recipe for the same samples in files of another publisher, used where `files` are missing."""
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -132,7 +136,7 @@ def idx(*paths: Path) -> Arrays:
 def libsvm(*paths: Path, n_features: int, classes: Classes) -> Arrays:
     """Reads lines of a label and index:value. Indices begin at 1; blanks may follow the colon."""
     found: Arrays = {}
-    for path, end in zip(paths, SPLIT, strict=True):
+    for path, end in zip(paths, SPLIT if len(paths) == 2 else ("",), strict=True):
         rows = lines([path])
         found[f"x{end}"] = x = np.zeros((len(rows), n_features), np.float32)
         found[f"y{end}"] = y = np.zeros(len(rows), np.uint8)
@@ -261,13 +265,22 @@ SOURCES = {
     "shuttle": Source(("shuttle.trn", "shuttle.tst"), two("int16", number(1), None)),
     "ijcnn1": Source(("ijcnn1", "ijcnn1.t"), partial(libsvm, n_features=22, classes=sign)),
     # Data sets of Norouzi et al. 2015, Table I, that no record here has.
-    "satimage": Source(("sat.trn", "sat.tst"), two("uint8", names(*"123457"), None)),
-    "pendigits": Source(("pendigits.tra", "pendigits.tes"), two("uint8", number())),
+    "satimage": Source(
+        ("sat.trn", "sat.tst"), two("uint8", names(*"123457"), None),
+        Source(("satimage.scale", "satimage.scale.t"), partial(libsvm, n_features=36, classes=number(1))),
+    ),
+    "pendigits": Source(
+        ("pendigits.tra", "pendigits.tes"), two("uint8", number()),
+        Source(("pendigits", "pendigits.t"), partial(libsvm, n_features=16, classes=number())),
+    ),
     "protein": Source(("protein", "protein.t"), partial(libsvm, n_features=357, classes=number())),
     "sensit": Source(
         ("combined_scale", "combined_scale.t"), partial(libsvm, n_features=100, classes=number(1))
     ),
-    "covertype": Source(("covtype.data",), one("int16", number(1))),
+    "covertype": Source(
+        ("covtype.data",), one("int16", number(1)),
+        Source(("covtype",), partial(libsvm, n_features=54, classes=number(1))),
+    ),
     "nursery": Source(
         ("nursery.data",),
         one(
@@ -310,6 +323,12 @@ def lacking(source: Source, folder: Path) -> list[str]:
     return [name for name in source.files if not any((folder / f"{name}{end}").exists() for end in PACKED)]
 
 
+def recipes(name: str) -> list[Source]:
+    """Returns the recipes of a set, the first publisher's first."""
+    source = SOURCES[name]
+    return [source] if source.other is None else [source, source.other]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -321,7 +340,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.list:
         for name in args.only:
-            print(f"{name}: {', '.join(SOURCES[name].files)}")
+            print(f"{name}: {' or '.join(', '.join(source.files) for source in recipes(name))}")
             print(
                 *(f"    {shapes}; sha256 {digest}" for digest, of, shapes in LISTED if of == name), sep="\n"
             )
@@ -330,8 +349,8 @@ def main() -> int:
         parser.error("--from, --to: expected two folders, got fewer; name both, or use --list")
     differ = 0
     for name in args.only:
-        source, target = SOURCES[name], args.to / f"{name}.npz"
-        missing = lacking(source, args.source)
+        source = next((a for a in recipes(name) if not lacking(a, args.source)), SOURCES[name])
+        target, missing = args.to / f"{name}.npz", lacking(source, args.source)
         if missing:
             print(f"{name}: left out, as {', '.join(missing)} is not in {args.source}")
             continue

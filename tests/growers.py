@@ -153,6 +153,12 @@ DISTRIBUTIONS = {
     "coloured box": lambda n: project.patch_distribution(
         (1, n // 6, 3, 2), patch_max=(1, 2, 3), channels=True, cyclic=True
     ),
+    "kernels": lambda n: project.kernel_distribution(
+        (n // 6, 6), [[[0.5, 0, -0.5]], [[1], [-1]], np.eye(2), [[1]]]
+    ),
+    "coloured kernels": lambda n: project.kernel_distribution(
+        (n // 6, 3, 2), [[[-1, 2]], [[0.1, 0, 1e-3]]], channels=True, cyclic=True
+    ),
     "views, axis": lambda n: of_views(project.axis_distribution(n)),
     "views, dense": lambda n: of_views(project.sparse_distribution(n, 40.0)),
     "views, probe": lambda n: of_views(project.probe_distribution(n, 0.4)),

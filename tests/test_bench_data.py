@@ -134,6 +134,29 @@ def test_index_and_value(data, tmp_path, name, n_features, labels):
     assert arrays["x_test"].shape == (1, n_features)
 
 
+@pytest.mark.parametrize(
+    ("name", "n_features", "first"), [("satimage", 36, 1), ("pendigits", 16, 0), ("covertype", 54, 1)]
+)
+def test_files_of_libsvm_where_the_publishers_are_missing(
+    data, tmp_path, monkeypatch, capsys, name, n_features, first
+):
+    own, other = data.recipes(name)
+    for number, file in enumerate(other.files):
+        text = f"{first} 2:0.5 {n_features}:-.25\n{first + 1 + number} 1:0.25\n"
+        (tmp_path / f"{file}.bz2").write_bytes(bz2.compress(text.encode()))
+    monkeypatch.setattr(sys, "argv", ["data", "--from", str(tmp_path), "--to", str(tmp_path), "--only", name])
+    assert data.main() == 0
+    assert f"{name}: written" in capsys.readouterr().out
+    with np.load(tmp_path / f"{name}.npz") as found:
+        ends = ("_train", "_test") if len(own.files) == 2 else ("",)
+        for number, end in enumerate(ends):
+            assert found[f"x{end}"][0, [1, n_features - 1]].tolist() == [0.5, -0.25]
+            assert found[f"x{end}"].shape == (2, n_features)
+            assert found[f"y{end}"].tolist() == [0, 1 + number]
+    for file in own.files:
+        assert file not in [a.name for a in tmp_path.iterdir()]
+
+
 def test_mnist(data, tmp_path):
     images = struct.pack(">4i", 0x803, 2, 2, 3) + bytes(range(12))
     labels = struct.pack(">2i", 0x801, 2) + bytes([7, 1])

@@ -1,5 +1,6 @@
 """The main job: `python -m hforest`, its files, its checkpoints."""
 
+import dataclasses
 import io
 import json
 import os
@@ -18,6 +19,7 @@ import hforest
 from hforest import _networks, demo
 from hforest.__main__ import main
 from hforest._networks import DIGITS
+from hforest.demo import network
 
 DATA = ["--set", *(f"{name}={DIGITS[name]}" for name in ("lr", "lr_half_life"))]
 """The same error rates with --data as without."""
@@ -85,13 +87,15 @@ def test_scalar_leaves_learn(kind, task, n_features):
     assert demo.error_rate(config, state, x[400:], y[400:]) == history["error"][-1]
 
 
-def test_scalar_leaves_take_the_steps_of_dense_gradients():
+@pytest.mark.parametrize("bias", [False, True])
+def test_scalar_leaves_take_the_steps_of_dense_gradients(bias):
     """A step of AdaGrad on every parameter of Fig. 2a, by the chain rule on dense arrays."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
     config = demo.Config(
-        "tree", 5, 3, 6, optimizer="adagrad", lr=0.1, leaves="scalar", task="regression", batch_size=20
-    )
+        "tree", 5, 3, 6, optimizer="adagrad", lr=0.1, leaves="scalar", task="regression", batch_size=20,
+        output_bias=bias,
+    )  # fmt: skip
     state = demo.start(config, 3, 2, dtype=np.float64)
     old = {name: np.copy(a) for name, a in state.items()}
     loss = demo.step(config, state, x, y)
@@ -100,10 +104,12 @@ def test_scalar_leaves_take_the_steps_of_dense_gradients():
         a = old | changed
         z = (x @ a["kernel"] - a["mean"]) / np.sqrt(a["var"] + 1e-7)
         outputs = hforest.hinge.forward(z, a["thresholds"], a["features"], a["weights"]) @ a["mixing"]
+        outputs += a["bias"] if bias else 0.0
         return 0.5 * ((outputs - y) ** 2).sum(axis=1).mean()
 
     assert loss == pytest.approx(loss_of())
-    for name in ("kernel", "thresholds", "weights", "mixing"):
+    assert ("bias" in state) == bias
+    for name in ("kernel", "thresholds", "weights", "mixing", *["bias"] * bias):
         moved = state[name] - old[name]  # the first step of AdaGrad is lr sgn(g)
         assert set(np.unique(moved.round(12))) <= {-0.1, 0.0, 0.1}
         for at in np.argwhere(moved != 0)[:5]:
@@ -111,6 +117,43 @@ def test_scalar_leaves_take_the_steps_of_dense_gradients():
             step[tuple(at)] = 1e-6
             slope = (loss_of(**{name: old[name] + step}) - loss_of(**{name: old[name] - step})) / 2e-6
             assert np.sign(slope) == -np.sign(moved[tuple(at)])
+
+
+def test_one_shuffle_orders_all_batches(monkeypatch):
+    """Batches run through one order of 7 samples without end; one of 9 has samples twice."""
+    config = demo.Config("tree", 2, 2, 3, batch_size=3, steps=6, eval_every=6, shuffle="once", seed=4)
+    read = []
+    data = np.arange(14.0).reshape(7, 2), np.arange(7) % 2
+    monkeypatch.setattr(
+        network, "_steps", lambda config, state, name, batches: read.extend(batches) or iter([])
+    )
+    demo.train(config, demo.start(config, 2, 2), *data, *data)
+    order = np.random.default_rng([4, 1, 0]).permutation(7)
+    assert [len(x) for x, _ in read] == [3] * 6
+    assert np.concatenate([x[:, 0] for x, _ in read]).tolist() == (2.0 * np.resize(order, 18)).tolist()
+    read.clear()
+    config = dataclasses.replace(config, batch_size=9, steps=1)
+    demo.train(config, demo.start(config, 2, 2), *data, *data)
+    assert len(read[0][0]) == 9
+
+
+def test_a_bias_is_in_predictions_and_in_a_checkpoint(tmp_path):
+    data = demo.load_digits()
+    config = demo.Config("fern", 3, 2, 4, optimizer="adagrad", leaves="scalar", steps=2, output_bias=True)
+    state = demo.start(config, 64, 10)
+    before = demo.predict(config, state, data.x_test[:5])
+    state["bias"][3] = 7
+    np.testing.assert_allclose(
+        demo.predict(config, state, data.x_test[:5]) - before, 7 * np.eye(10)[[3] * 5], atol=1e-5
+    )
+    demo.save_checkpoint(tmp_path / "c.npz", config, state, data)
+    loaded = demo.load_checkpoint(tmp_path / "c.npz")
+    assert loaded.config == config
+    np.testing.assert_array_equal(loaded.state["bias"], state["bias"])
+    with pytest.raises(ValueError, match="output_bias: expected False with leaves='vector', got True; "):
+        demo.Config(output_bias=True)
+    with pytest.raises(ValueError, match="shuffle: expected "):
+        demo.Config(shuffle="never")
 
 
 def test_scalar_leaves_need_adagrad_and_classes_a_checkpoint(tmp_path):

@@ -85,7 +85,7 @@ def test_what_follows_from_a_distribution_is_computed_again():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"kind": 4}, ValueError, r"^projections\.kind: expected 0 to 3"),
+        ({"kind": 5}, ValueError, r"^projections\.kind: expected 0 to 4"),
         ({"kind": 1, "density": np.nan}, ValueError, "density: expected a finite number"),
         ({"n_features": 24}, ValueError, r"^projections\.n_features: expected the product of its shape, 12, got 24"),
         ({"patch_max": (9, 9, 9)}, ValueError, r"patch_max\[0\]"),

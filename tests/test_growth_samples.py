@@ -196,6 +196,7 @@ def test_samples_know_other_weights_and_settings():
     for distribution in (
         project.sparse_distribution(4), project.patch_distribution((2, 2), patch_max=2),
         project.patch_distribution((4,), patch_max=2), project.probe_distribution(4, 0.5),
+        project.kernel_distribution((2, 2), [[[0.5, -1]]]),
     ):  # fmt: skip
         got, want = (hforest.grow(a, y, 2, projections=distribution, rng=0) for a in (given, x))
         assert_same_bits(got, want)
@@ -283,6 +284,7 @@ def test_bad_numbers_of_bins(max_bins, error, message):
         {"criterion": "entropy"},
         {"splitter": "random", "bootstrap": False},
         {"max_features": 5, "min_samples_leaf": 3, "max_depth": 4},
+        {"projections": project.kernel_distribution((5,), [[0.5, 0, -1.5], [2]])},
     ],
 )
 def test_trees_on_windows_are_those_on_copies(dtype, settings, coarse):

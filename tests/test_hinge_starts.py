@@ -22,6 +22,24 @@ def test_leaf_counts_and_rows(backend):
     np.testing.assert_array_equal(rows, np.flatnonzero(counts))
 
 
+def test_weights_of_random_ferns(backend, dtype):
+    """Product over ferns of P(leaf | class), by counting (Ozuysal et al. 2010)."""
+    rng = np.random.default_rng(0)
+    leaf, y = rng.integers(0, 8, (60, 3), np.int32), rng.integers(0, 4, 60)
+    weights = hinge.bayes_weights(leaf, y, 8, prior=0.5, n_classes=5, dtype=dtype)
+    assert weights.shape == (3, 8, 5)
+    assert weights.dtype == dtype
+    want = np.ones((60, 5))
+    for i in range(60):
+        for c in range(5):
+            for m in range(3):
+                same = sum(leaf[j, m] == leaf[i, m] for j in range(60) if y[j] == c)
+                want[i, c] *= (same + 0.5) / (sum(y == c) + 0.5 * 8)
+    scores = hinge.leaf_outputs(leaf, np.ones((60, 3), dtype), weights, aggregate="sum")
+    np.testing.assert_allclose(np.exp(scores), want, rtol=30 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(np.exp(weights.astype(float)).sum(axis=1), 1, rtol=1e-6)
+
+
 def test_tree_path(backend):
     x, t, f, _ = problem("tree", "column", Case((30, 5), 4, 4))
     leaf, _, vertex = hinge.traverse(x, t, f)

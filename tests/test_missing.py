@@ -143,6 +143,7 @@ PROJECTIONS = {
     "sparse": project.sparse_distribution(4, 0.5),
     "probe": project.probe_distribution(4),
     "axis": project.axis_distribution(4),
+    "kernels": project.kernel_distribution((2, 2), [[[0.3], [-0.7]], [[1, 2]]]),
     "views": project.grouped_distribution(project.sparse_distribution(4), [[3, 0], [1, 2]], [1, 2]),
 }
 

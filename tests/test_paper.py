@@ -74,14 +74,59 @@ def test_table2_runs_the_grid(script, monkeypatch, capsys, data, tmp_path):
     table2 = script("table2")
     text = run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    assert [tuple(r["size"]) for r in rows] == table2.GRID
-    assert len(set(table2.GRID)) == 20
+    assert [tuple(r["size"]) for r in rows] == table2.sizes(task)
+    assert (len(set(table2.sizes(task))), len(set(table2.GRID))) == (16, 20)
     least = min(rows, key=lambda r: r["valid"])
     n_trees, depth = least["size"]
     assert f"| abalone regression, fern | **{n_trees}/{depth}** | 1 | R² " in text
     assert text.count("**") == 2
     run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
     assert json.loads(path.read_text(encoding="utf-8"))["rows"] == rows
+
+
+def test_choices_of_the_authors_are_runs_of_their_own(script, monkeypatch, capsys, data, tmp_path):
+    """Their folds have the second's samples in place of the third's: one run tests on what it learns from."""
+    data("iris")
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    table2 = script("table2")
+    plain, theirs = ([table2.iris(folder, run, third) for run in range(3)] for third in (2, 1))
+    for split in plain:
+        x = np.concatenate([split.x, split.x_valid, split.x_test])
+        assert len(np.unique(x, axis=0)) == len(np.unique(np.load(folder / "iris.npz")["x"], axis=0))
+    same = [[name for name in ("x", "x_valid") if np.array_equal(getattr(a, name), a.x_test)] for a in theirs]
+    assert same == [["x_valid"], [], ["x"]]
+    assert np.array_equal(theirs[1].x, theirs[1].x_valid)
+    path = tmp_path / "table2.json"
+    arguments = [
+        "--data",
+        str(folder),
+        "--only",
+        "iris-fern",
+        "--steps",
+        "60",
+        "--runs",
+        "1",
+        "--json",
+        str(path),
+    ]
+    for more in ([], ["--as-authors", "once", "folds", "bias"], ["--as-authors", "folds"], ["--looks", "20"]):
+        text = run_script(table2, monkeypatch, capsys, *arguments, *more)
+        assert run_script(table2, monkeypatch, capsys, *arguments, *more) == text
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [(r.get("as_authors"), r.get("looks")) for r in rows] == [
+        (None, None), (["bias", "once", "folds"], None), (["folds"], None), (None, 20),
+    ]  # fmt: skip
+    assert "| iris, fern | `bias`, `once`, `folds` | 1 | " in text
+
+
+def test_random_forests_of_table2(script, data):
+    data("iris")
+    data("abalone")
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    row = script("table2").run("iris-forest", 0, 1, folder)
+    assert row["error"] < 20
+    assert row["valid"] < 20
+    assert 30 < script("table2").run("abalone_regression-forest", 0, 1, folder)["error"] < 60
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ def test_figures_of_hinge_tables_stand_in_their_rows(script):
     source = (ROOT / "bench" / "paper" / f"{script}.py").read_text(encoding="utf-8")
     checked = 0
     for name, kind, mean, deviation in re.findall(
-        r'"([\w]+)(?:-\d+)?-(tree|fern)": .*?"(?:R² )?([\d.]+) ± ([\d.]+)[ "]', source
+        r'"([\w]+)(?:-\d+)?-(tree|fern|forest)": .*?"(?:R² )?([\d.]+) ± ([\d.]+)[ "]', source
     ):
         name = {"isolet": "human activity", "madelon_selected": "madelon"}.get(name, name.replace("_", " "))
         start = ROWS[kind] if script == "table3" else name

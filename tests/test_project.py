@@ -104,6 +104,40 @@ def test_patches_lie_in_one_channel():
         assert len(row) == np.prod(at.max(axis=0) - at.min(axis=0) + 1)
 
 
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_kernels_lie_where_they_fit(cyclic):
+    """Values are those of the cross-correlation of one channel; every kernel, place and channel is drawn."""
+    kernels = [np.array([[0.0, 1.5, -1.0], [2.0, 0.0, -0.25]]), np.array([[1], [-1]])]
+    edges = project.kernel_distribution((4, 5, 2), kernels, channels=True, cyclic=cyclic)
+    drawn = project.sample(edges, 3000, dtype=np.float64, rng=0)
+    x = np.random.default_rng(0).normal(size=(4, 5, 2))
+    values = project.project(x.reshape(1, -1), *drawn)[:, 0]
+    found = {}
+    for k, kernel in enumerate(kernels):
+        height, width = kernel.shape
+        padded = np.pad(x, ((0, height), (0, width), (0, 0)), mode="wrap")
+        ends = (4, 5) if cyclic else (5 - height, 6 - width)
+        for i, j, c in np.ndindex(*ends, 2):
+            product = kernel * padded[i : i + height, j : j + width, c]
+            found[k, i, j, c] = product.sum()
+    places = np.array(list(found))
+    near = np.abs(values[:, None] - np.array(list(found.values())))
+    assert near.min(axis=1).max() < 1e-13
+    counts = np.bincount(near.argmin(axis=1), minlength=len(found))
+    for k in range(2):
+        of = counts[places[:, 0] == k]
+        assert abs(of.sum() - 1500) < 150  # each kernel half of the time
+        assert of.min() > 0.4 * of.mean()
+    assert not (drawn.data == 0).any()
+    assert drawn.indptr[1:].max() == len(drawn.data)
+
+
+def test_weights_of_kernels_are_numbers_of_float32():
+    edges = project.kernel_distribution((3,), [np.array([0.1, 1 / 3])])
+    assert edges.kernels == (((1, 1, 2), (float(np.float32(0.1)), float(np.float32(1 / 3)))),)
+    assert edges == project.kernel_distribution((3,), [np.array([0.1, 1 / 3], np.float32)])
+
+
 def test_boxes():
     boxes = project.patch_distribution((3, 4, 5), patch_min=(1, 2, 1), patch_max=(2, 2, 3))
     for row in rows(project.sample(boxes, 200, rng=0)):
@@ -356,6 +390,7 @@ def test_bad_input(change, error, message):
 
 AXES, SPARSE = project.axis_distribution(3), project.sparse_distribution(3)
 PATCHES = project.patch_distribution((3, 4), patch_max=2)
+EDGES = project.kernel_distribution((3, 4), [[[1, 0, -1]], [[0.5], [-0.5]]])
 
 
 @pytest.mark.parametrize(
@@ -370,9 +405,24 @@ PATCHES = project.patch_distribution((3, 4), patch_max=2)
         (lambda: project.sample(PATCHES._replace(n_features=6), 1), ValueError,
             "distribution.n_features: expected the product of its shape, 12, got 6"),
         (lambda: project.sample(PATCHES._replace(groups=((0, 1, 2),), n_projections=(1,)), 2), ValueError,
-            r"distribution\.groups: expected \(\) for patches, got groups; "),
+            r"distribution\.groups: expected \(\) for patches and kernels, got groups; "),
         (lambda: project.grouped_distribution(PATCHES, [range(12)]), ValueError,
             "distribution: expected axis-aligned, .* got patches; "),
+        (lambda: project.grouped_distribution(EDGES, [range(12)]), ValueError,
+            "distribution: expected axis-aligned, .* got kernels; "),
+        (lambda: project.kernel_distribution((3, 4), np.ones(())), TypeError, "kernels: expected a list of arrays, got"),
+        (lambda: project.kernel_distribution((3, 4), []), ValueError, "kernels: expected at least one kernel, got none"),
+        (lambda: project.kernel_distribution((3, 4), [[1, 2]]), ValueError,
+            r"kernels\[0\]: expected 2 axes, of at most 3, 4 numbers, got shape \(2,\)"),
+        (lambda: project.kernel_distribution((3, 4), [np.ones((1, 4)), np.ones((4, 1))]), ValueError,
+            r"kernels\[1\]: expected 2 axes, of at most 3, 4 numbers, got shape \(4, 1\)"),
+        (lambda: project.kernel_distribution((3, 4), [np.ones((0, 1))]), ValueError, r"kernels\[0\]: expected 2 axes"),
+        (lambda: project.kernel_distribution((3, 4), [np.zeros((1, 1))]), ValueError,
+            r"kernels\[0\]: expected a number other than 0, got zeros"),
+        (lambda: project.kernel_distribution((3, 4), [[[np.nan]]]), ValueError, r"kernels\[0\]: expected finite"),
+        (lambda: project.kernel_distribution((3, 4), [[[1e300]]]), ValueError, r"kernels\[0\]: expected finite"),
+        (lambda: project.kernel_distribution((3, 4), [[["a"]]]), TypeError, r"kernels\[0\]: expected real numbers"),
+        (lambda: project.kernel_distribution((3, 4), [[[1j]]]), TypeError, r"kernels\[0\]: expected real numbers"),
         (lambda: project.grouped_distribution(3, [[0, 1, 2]]), TypeError, "distribution: expected hforest"),
         *(
             (lambda n=n: project.grouped_distribution(AXES, [[0, 1], [2]], n), error, message)
@@ -437,6 +487,13 @@ FIELDS = [
     (project.patch_distribution((2, 2), patch_max=2), {
         "n_features": (5, np.zeros(2)), "shape": ((1, 2**40, 2),), "patch_max": ((1, 2, None),), "patch_min": ("a",),
         "channels": (True,), "cyclic": (np.zeros(2),),
+    }),
+    (project.kernel_distribution((2, 2), [[[1, -1]]]), {
+        "n_features": (5,), "shape": ((1, 2**40, 2),), "channels": (True,), "cyclic": (np.zeros(2),),
+        "kernels": (
+            3, (), (3,), (((1, 1, 3), (1.0, 2.0)),), (((1, 1, 3), (1.0, 2.0, 3.0)),), (((1, 1, 1), (0.0,)),),
+            (((1, 1, 1), (float("inf"),)),), (((1, 1, 1), ("a",)),), (((1, 1, 2), (None, 1.0)),),
+        ),
     }),
 ]  # fmt: skip
 """Distributions, and values that their fields cannot have."""

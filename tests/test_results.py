@@ -194,6 +194,7 @@ TABLES = {
 
 # further tables of the same records: page, script, function, record, key, what changes a record
 MORE = [
+    ("results-hinge", "table2", "authors_table", "table2", "error"),
     ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),

@@ -2,10 +2,12 @@
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
+from scipy import stats
 from test_results import BENCH, DOCS, Parsed, accepts
 
 
@@ -78,6 +80,43 @@ def test_cells_say_what_test_samples_were_used_for(papers):
 )
 def test_difference_and_interval(papers, paper, ours, expected):
     assert papers.compared(paper, ours) == expected
+
+
+def test_interval_of_two_samples(papers):
+    """Against SciPy's interval of two samples of one variance, which are given by mean, deviation and number."""
+    ours, theirs = [2.0, 3.5, 2.5], [1.0, 2.0, 4.0, 2.0, 1.5]
+    runs = papers.Runs(statistics.mean(theirs), statistics.stdev(theirs), 5)
+    interval = stats.ttest_ind(ours, theirs).confidence_interval()
+    half = (interval.high - interval.low) / 2
+    assert papers.compared("9", ours, runs) == f"{(interval.low + interval.high) / 2:+.2f} ± {half:.2f}"
+    assert papers.compared("9", ours[:1], runs) == "-0.10 ± 3.47"  # 2.776 * 1.1402 * (1 + 1 / 5) ** 0.5
+    cell = papers.Cell("a", "9", {"data": "a"}, theirs=runs)
+    assert (
+        papers.line(cell, [{"data": "a", "error": 2.0}])
+        == "| a | 9 | 2.10 ± 1.14 (5) | 2.00 | -0.10 ± 3.47 | 1 | held out |"
+    )
+
+
+def test_runs_of_the_authors_are_those_of_their_tables(papers):
+    """Means and deviations of lay_runs.json are those that Lay et al. 2018 print, as far as they are printed."""
+    record = json.loads((BENCH / "results" / "lay_runs.json").read_text(encoding="utf-8"))["rows"]
+    runs = {(r["data"], r["kind"], r["n_trees"], r["depth"]): r for r in record}
+    assert len(runs) == len(record)
+    printed = 0
+    for cell in [*papers._lay_2(), *papers._lay_3()]:
+        if cell.theirs and not (cell.name.startswith("iris") and "folds" not in cell.name):
+            mean, deviation = map(float, cell.paper.split(" ± "))
+            assert abs(cell.theirs.mean - mean) < 0.051, cell
+            assert abs(cell.theirs.deviation - deviation) < 0.011, cell
+            printed += 1
+    assert printed >= 20
+    for (data, kind, n_trees, depth), row in runs.items():
+        if depth == 1:  # trees and ferns of depth 1 are one function
+            assert row["mean"] == runs[data, "fern", n_trees, 1]["mean"], (kind, row)
+        if data == "iris":
+            apart = runs["iris, folds 1 and 3", kind, n_trees, depth]
+            assert apart["runs"] == 10
+            assert abs(3 * row["mean"] - 2 * apart["mean"]) < 2.7
 
 
 def commands(papers):

@@ -454,6 +454,7 @@ PROJECTIONS = {
     "probes, float32": (project.probe_distribution(7, 0.5), {"dtype": np.float32, "missing": True}),
     "features, 26": (project.axis_distribution(7), {"n_classes": 26}),
     "patches": (project.patch_distribution((7,), patch_max=3), {}),
+    "kernels": (project.kernel_distribution((7,), [[0.5, 0, -1.5], [1]]), {"missing": True}),
     "views": (project.grouped_distribution(project.sparse_distribution(7), [[6, 0, 2], [1, 3, 4, 5]], 2), {}),
 }
 

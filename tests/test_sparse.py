@@ -105,6 +105,7 @@ def test_the_matrix_of_the_caller_stays_as_it_is():
 PROJECTIONS = {
     "sparse": lambda n: project.sparse_distribution(n, 3.0),
     "probe": lambda n: project.probe_distribution(n, 0.5),
+    "kernels": lambda n: project.kernel_distribution((n,), [[1, -0.5], [1]]),
 }
 SETTINGS = st.fixed_dictionaries(
     {

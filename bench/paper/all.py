@@ -12,7 +12,9 @@ bench/results does not change.
 Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md from
 those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
 for each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference
-(ours - the paper's) with its interval of 95 % by Student's t over the runs.
+(ours - the paper's) with its interval of 95 % by Student's t over the runs. For Lay et al. 2018,
+bench/results/lay_runs.json has mean, deviation and number of the authors' own runs, from their logs; the
+interval is then that of two samples.
 """
 
 import argparse
@@ -45,6 +47,14 @@ HELD_OUT = "held out"
 Row = dict[str, Any]
 
 
+class Runs(NamedTuple):
+    """Figures of the authors' own runs, in the paper's unit."""
+
+    mean: float
+    deviation: float
+    runs: int
+
+
 class Cell(NamedTuple):
     """One figure of a paper and where the record has ours."""
 
@@ -58,6 +68,7 @@ class Cell(NamedTuple):
     """Use of the test samples before the figure was taken."""
     scale: tuple[float, float] = (0.0, 1.0)
     """a and b of a + b * figure: the figure in the paper's unit."""
+    theirs: Runs | None = None
 
 
 class Table(NamedTuple):
@@ -74,22 +85,59 @@ class Table(NamedTuple):
     """Key of the rows in the record, a file of the table's name."""
 
 
+def _lay_runs(data: str, kind: str, n_trees: int, depth: int) -> Runs | None:
+    key = {"data": data, "kind": kind, "n_trees": n_trees, "depth": depth}
+    rows = json.loads((RESULTS / "lay_runs.json").read_text())["rows"]
+    found = [row for row in rows if key.items() <= row.items()]
+    return Runs(*(found[0][name] for name in Runs._fields)) if found else None
+
+
+THEIR_FOLDS = "their folds: by test error"
+
+
 def _lay_2() -> Iterable[Cell]:
     for name, task in table2.TASKS.items():
         squared = (100.0, -1.0) if "regression" in name else (0.0, 1.0)
         unit = " (100 R²)" if "regression" in name else ""
         paper = re.sub(r"R² 0\.(\d+) ± 0\.0?(\d+)", r"\1 ± \2", task.paper)
-        looks = f"{HELD_OUT}: the state of least validation error"
-        yield Cell(f"{_plain(name)}{unit}", paper, {"task": name}, looks=looks, scale=squared)
+        size, plain = (task.kind, task.n_trees, task.depth), f"{table2.label(name)}{unit}"
+        data = name.split("-")[0]
+        theirs = _lay_runs("iris, folds 1 and 3" if data == "iris" else data, *size)
+        where: Row = {"task": name, "as_authors": None, "looks": None}
+        looks = HELD_OUT if task.kind == "forest" else f"{HELD_OUT}: the state of least validation error"
+        yield Cell(plain, paper, where, looks=looks, scale=squared, theirs=theirs)
+        if data == "iris" and task.kind != "forest":
+            theirs, where = _lay_runs(data, *size), {**where, "as_authors": ["folds"]}
+            yield Cell(f"{plain}, `folds`", paper, where, "by_loss", THEIR_FOLDS, theirs=theirs)
+        if name in ("iris-tree", "iris-fern", "abalone-tree"):
+            looks = THEIR_FOLDS if data == "iris" else f"{HELD_OUT}: the state of least validation loss"
+            where = {**where, "as_authors": list(table2.AUTHORS)}
+            words = ", ".join(f"`{word}`" for word in table2.AUTHORS)
+            yield Cell(f"{plain}, {words}", paper, where, "by_loss", looks, theirs=_lay_runs(data, *size))
+
+
+def _lay_grid() -> Iterable[Cell]:
+    for name in ("iris-tree", "iris-fern", "abalone-tree", "abalone-fern"):
+        data, kind = name.split("-")
+        looks = THEIR_FOLDS if data == "iris" else f"{HELD_OUT}: the state of least validation loss"
+        for size in table2.GRID:
+            task = f"{data}-{kind if size[1] > 1 else 'tree'}"
+            where = {"task": task, "size": list(size), "as_authors": list(table2.AUTHORS)}
+            label, theirs = f"{table2.label(name)}, {size[0]}/{size[1]}", _lay_runs(data, kind, *size)
+            yield Cell(label, "–", where, "by_loss", looks, theirs=theirs)
 
 
 def _lay_3() -> Iterable[Cell]:
-    for name in table3.TASKS:
-        for figure, looks in (
-            ("least", "least of 80 looks"),
-            ("last", f"{HELD_OUT}: last state"),
+    for name, task in table3.TASKS.items():
+        theirs = _lay_runs(task["data"], task["kind"], task["n_trees"], 10)
+        for figure, n, looks in (
+            ("least", None, "least of 80 looks"),
+            ("least", 400, "least of 400 looks"),
+            ("last", None, f"{HELD_OUT}: last state"),
         ):
-            yield Cell(_plain(name), table3.PAPER[name], {"task": name}, figure, looks)
+            if n is None or task["data"] != "mnist":
+                where = {"task": name, "looks": n}
+                yield Cell(_plain(name), table3.PAPER[name], where, figure, looks, theirs=theirs)
 
 
 OTHERS = {
@@ -163,12 +211,33 @@ TABLES = {
     ),
     "table3": Table(
         "Lay et al. 2018, Table 3",
-        ("table3.py --data {data} --runs 3 --work {work}",),
+        (
+            "table3.py --data {data} --runs 3 --work {work}",
+            "table3.py --data {data} --runs 3 --work {work} --looks 400 --only "
+            "letter-100-tree letter-100-fern usps-100-tree usps-100-fern",
+        ),
         "results-hinge",
         _lay_3,
     ),
     "table2": Table(
-        "Lay et al. 2018, Table 2", ("table2.py --data {data} --runs 10",), "results-hinge", _lay_2
+        "Lay et al. 2018, Table 2",
+        (
+            "table2.py --data {data} --runs 10",
+            "table2.py --data {data} --runs 10 --only iris-tree iris-fern --as-authors folds",
+            "table2.py --data {data} --runs 10 --only iris-tree iris-fern abalone-tree "
+            "--as-authors bias once folds",
+        ),
+        "results-hinge",
+        _lay_2,
+    ),
+    "table2_grid": Table(
+        "Lay et al. 2018, section 5: all configurations on iris and abalone, as the authors ran them",
+        (
+            "table2.py --data {data} --runs 2 --grid --only iris-tree iris-fern abalone-tree abalone-fern "
+            "--as-authors bias once folds",
+        ),
+        "results-hinge",
+        _lay_grid,
     ),
     "fig3": Table(
         "Lay et al. 2018, Fig. 3: loss over the steps",
@@ -227,8 +296,8 @@ TABLES = {
 """Tables in the order of the runs: short ones first, those with PyTorch last."""
 NO_SCRIPT = {
     "Lay et al. 2018, Table 2, human activity and poker's test file": "no data; isolet and sampled hands",
-    "Norouzi et al. 2015, Table I, SatImage, Pendigits, Protein, SensIT, Covertype": (
-        "no data; co2_table1.py runs those that bench/data.py made"
+    "Norouzi et al. 2015, Table I, SatImage, Pendigits, Protein, SensIT, Covertype: fifteen cells of CO2": (
+        "no data; co2_table1.py runs those that bench/data.py made, from files of UCI or of LIBSVM's page"
     ),
     "Norouzi et al. 2015, section 6.2, Labeled Faces in the Wild": "no data; CamVid",
     "Zhou and Feng 2017, MNIST with all training images and stride 1": "no script",
@@ -243,6 +312,10 @@ sets](results.md)) it first runs what the records lack: the tables that `--only`
 * *difference*: the mean of our runs minus the paper's figure, in its unit, ± half of its interval of 95 % by
   Student's t over our runs. The paper's figure counts as exact, and all runs have the same test samples:
   neither its deviation nor a finite test set is part of the interval.
+* *authors' runs*: mean ± deviation (number) of the runs in the logs of the authors' program, which
+  `bench/results/lay_runs.json` cites. Where they are known, the difference is from their mean, and its
+  interval is Student's for two samples of one variance, those runs and ours. Of iris on our folds, their runs
+  without the third that learns from test samples ([their folds](results-hinge.md#the-authors-runs)).
 * *test samples*: `held out` if neither a state nor a setting was chosen by them; else what was chosen. As in
   the paper, `least of 80 looks` is the least of the test errors during training.
 * *not run*: no data or no time. The page of settings and departures gives the reason. Figures without cells
@@ -271,8 +344,16 @@ def figures(cell: Cell, rows: list[Row]) -> list[float]:
     return [a + b * figure for figure in found if figure is not None]
 
 
-def compared(paper: str, ours: list[float]) -> str:
+def compared(paper: str, ours: list[float], theirs: Runs | None = None) -> str:
     """Returns ours - the paper's, and half of its interval of 95 % if there are several runs."""
+    if theirs:
+        n, freedom = len(ours), len(ours) + theirs.runs - 2
+        squares = (theirs.runs - 1) * theirs.deviation**2 + (
+            statistics.variance(ours) * (n - 1) if n > 1 else 0
+        )
+        error = math.sqrt(squares / freedom * (1 / n + 1 / theirs.runs))
+        apart = round(statistics.mean(ours) - theirs.mean, 2) + 0.0
+        return f"{apart:+.2f} ± {special.stdtrit(freedom, 0.975) * error:.2f}"
     plain = re.fullmatch(r"([\d.]+)( ± [\d.]+)?", paper)
     if not plain:
         return "–"
@@ -283,15 +364,34 @@ def compared(paper: str, ours: list[float]) -> str:
     return f"{difference} ± {half:.2f}"
 
 
-def line(cell: Cell, rows: list[Row], looks: bool = True) -> str:
-    """Returns the line of a cell, with the use of the test samples if looks; "" where there is no run."""
+def line(cell: Cell, rows: list[Row], looks: bool = True, theirs: bool = True) -> str:
+    """Returns the line of a cell, "" where there is no run; with the use of the test samples if looks, and
+    with the authors' runs if theirs."""
     ours = figures(cell, rows)
     if not ours:
         return ""
     mean = f"{statistics.mean(ours):.2f}"
-    difference = compared(cell.paper, ours)
-    columns = [cell.name, cell.paper, mean, difference, str(len(ours)), *[cell.looks] * looks]
+    difference, a = compared(cell.paper, ours, cell.theirs), cell.theirs
+    runs = f"{a.mean:.2f} ± {a.deviation:.2f} ({a.runs})" if a else "–"
+    columns = [
+        cell.name,
+        cell.paper,
+        *[runs] * theirs,
+        mean,
+        difference,
+        str(len(ours)),
+        *[cell.looks] * looks,
+    ]
     return f"| {' | '.join(columns)} |"
+
+
+def near(cells: list[Cell], rows: list[Row]) -> list[str]:
+    """Returns the line that counts the intervals of two samples that contain 0."""
+    found = [
+        compared(cell.paper, figures(cell, rows), cell.theirs).split(" ± ") for cell in cells if cell.theirs
+    ]
+    inside = sum(abs(float(difference)) <= float(half) for difference, half in found)
+    return [f"Of {len(found)} intervals of the difference from the authors' runs, {inside} contain 0.", ""]
 
 
 def read(results: Path) -> dict[str, list[Row]]:
@@ -324,13 +424,14 @@ def page(records: dict[str, list[Row]]) -> str:
         cells = [cell for cell in table.cells() if figures(cell, records[name])]
         looks = sorted({cell.looks for cell in cells})
         if cells:
-            head = [table.unit, "paper", "ours", "difference", "runs", "test samples"]
+            theirs = ["authors' runs"] if any(cell.theirs for cell in cells) else []
+            head = [table.unit, "paper", *theirs, "ours", "difference", "runs", "test samples"]
             head = head if len(looks) > 1 else head[:-1]
             lines += [f"## {table.title}", ""]
             lines += [] if len(looks) > 1 else [f"Test samples: {looks[0]}.", ""]
             lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-            lines += [line(cell, records[name], len(looks) > 1) for cell in cells]
-            lines += [""]
+            lines += [line(cell, records[name], len(looks) > 1, bool(theirs)) for cell in cells]
+            lines += ["", *(near(cells, records[name]) if theirs else [])]
     lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
     lines += [f"| {name} | {reason} |" for name, reason in NO_SCRIPT.items()]
     return HEAD + "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@
 #define HFOREST_PROJECTIONS_H
 #include "core/philox.h"
 
-enum { HF_AXIS = 0, HF_SPARSE = 1, HF_PATCH = 2, HF_PROBES = 3 };
+enum { HF_AXIS = 0, HF_SPARSE = 1, HF_PATCH = 2, HF_PROBES = 3, HF_KERNELS = 4 };
 enum { HF_AXES = 3 };
 
 /* A distribution of projections. */
@@ -19,8 +19,10 @@ typedef struct {
     int cyclic;
     int64_t max_entries;
     /* Groups: all columns, group by group (n_features,), then for each candidate the first place and the number of
-       columns of its group (n_candidates, 2). Without groups n_candidates is 0. */
-    const int32_t *groups;
+       columns of its group (n_candidates, 2). Without groups n_candidates is 0.
+       HF_KERNELS: the number of kernels, then for each its size along each axis and the place of its first weight
+       (n_kernels, HF_AXES + 1), then the bits of all weights, float32. */
+    const int32_t *table;
     int64_t n_candidates;
 } hf_distribution;
 
@@ -32,27 +34,32 @@ typedef struct {
 
 typedef struct {
     int64_t corner[HF_AXES], size[HF_AXES], channel;
+    const int32_t *weight; /* bits of the weights in C order, float32; or NULL: all are 1 */
 } hf_patch;
 
 /* Returns candidate `number` for the key of a node, or for a seed. */
 HF_BOTH hf_candidate hf_candidate_of(const hf_distribution *a, uint64_t key, uint64_t number) {
     hf_candidate candidate = {hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0), 0};
-    if (a->n_candidates) candidate.group = a->groups + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
+    if (a->n_candidates) candidate.group = a->table + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
     return candidate;
 }
 
-/* Returns the patch of a projection, given its draws 0 and 1. */
+/* Returns the patch or the kernel of a projection, given its draws 0 and 1. */
 HF_BOTH hf_patch hf_patch_of(const hf_distribution *a, hf_draw sizes, hf_draw corners) {
     hf_patch p;
+    const int32_t *kernel = 0;
+    if (a->kind == HF_KERNELS) kernel = a->table + 1 + (HF_AXES + 1) * hf_below(sizes.word[0], (uint32_t)a->table[0]);
+    p.weight = kernel ? a->table + kernel[HF_AXES] : 0;
     for (int i = 0; i < HF_AXES; ++i) {
-        p.size[i] = a->low[i] + hf_below(sizes.word[i], (uint32_t)(a->high[i] - a->low[i] + 1));
+        p.size[i] = kernel ? kernel[i] : a->low[i] + hf_below(sizes.word[i], (uint32_t)(a->high[i] - a->low[i] + 1));
         p.corner[i] = hf_below(corners.word[i], (uint32_t)(a->cyclic ? a->shape[i] : a->shape[i] - p.size[i] + 1));
     }
     p.channel = hf_below(sizes.word[3], (uint32_t)a->channels);
     return p;
 }
 
-/* Writes the entries of a patch and returns their number. index, weight: OUT (a->max_entries,). */
+/* Writes the entries of a patch, or those of a kernel that are not 0, and returns their number.
+   index, weight: OUT (a->max_entries,). */
 HF_BOTH int64_t hf_patch_entries(const hf_distribution *a, hf_patch p, uint32_t *index, float *weight) {
     int64_t n = 0;
     for (int64_t i = 0; i < p.size[0]; ++i) {
@@ -65,7 +72,9 @@ HF_BOTH int64_t hf_patch_entries(const hf_distribution *a, hf_patch p, uint32_t 
             for (int64_t k = 0; k < p.size[2]; ++k, at += a->channels) {
                 if (k == before_end) at -= a->shape[2] * a->channels;
                 index[n] = (uint32_t)at;
-                weight[n++] = 1;
+                weight[n] = 1;
+                if (p.weight) memcpy(&weight[n], p.weight++, sizeof *weight);
+                n += weight[n] != 0;
             }
         }
     }
@@ -118,11 +127,11 @@ hf_probe_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32
    index, weight: OUT (a->max_entries,). */
 HF_BOTH int64_t
 hf_draw_projection(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
-    if (a->kind == HF_PATCH)
+    if (a->kind == HF_PATCH || a->kind == HF_KERNELS)
         return hf_patch_entries(a, hf_patch_of(a, first, hf_philox(c.key, 1, HF_STREAM_ENTRY)), index, weight);
     const int64_t n = a->kind == HF_SPARSE ? hf_sparse_entries(a, c, first, index, weight)
                                            : hf_probe_entries(a, c, first, index, weight);
-    for (int64_t j = 0; c.group && j < n; ++j) index[j] = (uint32_t)a->groups[c.group[0] + index[j]];
+    for (int64_t j = 0; c.group && j < n; ++j) index[j] = (uint32_t)a->table[c.group[0] + index[j]];
     return n;
 }
 

@@ -1,7 +1,7 @@
 """Distributions of sparse projections, and the reference implementation of draws (kernels: projections.h).
 
-Sparse vectors of +1 and -1, and sums over contiguous patches (Perry et al. 2019, sections 2.3 and 3); the
-difference of two features (Norouzi et al. 2015, section 6.2).
+Sparse vectors of +1 and -1, sums over contiguous patches, and kernels (Perry et al. 2019, sections 2.3, 3
+and 6); the difference of two features (Norouzi et al. 2015, section 6.2).
 """
 
 import math
@@ -17,10 +17,12 @@ from .launch import numbers
 from .philox import ENTRY, PROJECTION, below, keys, philox, unit
 from .real import as_given
 
-AXIS, SPARSE, PATCH, PROBE, AXES = numbers(
-    "core/projections.h", "HF_AXIS", "HF_SPARSE", "HF_PATCH", "HF_PROBES", "HF_AXES"
+AXIS, SPARSE, PATCH, PROBE, KERNEL, AXES = numbers(
+    "core/projections.h", "HF_AXIS", "HF_SPARSE", "HF_PATCH", "HF_PROBES", "HF_KERNELS", "HF_AXES"
 )
-"""Kinds of distributions, and the maximum number of axes of a patch."""
+"""Kinds of distributions, and the maximum number of axes of a patch or a kernel."""
+PLACED = (PATCH, KERNEL)
+"""Kinds of which a projection lies at a place of the sample."""
 MAX_PROJECTIONS = 2**20
 """Maximum number of projections of a call or a node: a million take seconds."""
 _MOST_BY_DEFAULT = 100
@@ -32,12 +34,12 @@ MAX_NON_ZEROS = 4096
 class Distribution(NamedTuple):
     """A distribution of sparse projections.
 
-    Made by `axis_distribution`, `sparse_distribution`, `patch_distribution`, `probe_distribution` or
-    `grouped_distribution` of `hforest.project`.
+    Made by `axis_distribution`, `sparse_distribution`, `patch_distribution`, `kernel_distribution`,
+    `probe_distribution` or `grouped_distribution` of `hforest.project`.
     """
 
     kind: int
-    """0: single features, 1: sparse vectors, 2: patches, 3: differences of two features."""
+    """0: single features, 1: sparse vectors, 2: patches, 3: differences of two features, 4: kernels."""
     n_features: int
     """Number of features."""
     density: float = 1.0
@@ -46,31 +48,36 @@ class Distribution(NamedTuple):
     """Sparse vectors: exp(-density), the Poisson probability of a vector without non-zeros. Differences: the
     probability of a single feature in place of a difference."""
     shape: tuple[int, int, int] = (1, 1, 1)
-    """Patches: the shape of a sample, without channels, filled with leading ones."""
+    """Patches and kernels: the shape of a sample, without channels, filled with leading ones."""
     channels: int = 1
-    """Size of the last axis of a sample if it counts channels; a patch lies in one of them."""
+    """Size of the last axis of a sample if it counts channels; a patch or kernel lies in one of them."""
     patch_min: tuple[int, int, int] = (1, 1, 1)
     """Smallest size of a patch along each axis."""
     patch_max: tuple[int, int, int] = (1, 1, 1)
     """Largest size of a patch along each axis."""
     cyclic: bool = False
-    """Whether patches wrap around the border."""
+    """Whether patches and kernels wrap around the border."""
     max_entries: int = 1
     """Number of entries of the largest projection."""
     groups: tuple[tuple[int, ...], ...] = ()
     """Columns of each group; a projection has columns of one group. Empty: all features are one group."""
     n_projections: tuple[int, ...] = ()
     """Number of projections of each group that a node samples."""
+    kernels: tuple[tuple[tuple[int, int, int], tuple[float, ...]], ...] = ()
+    """Size of each kernel along each axis, and its weights in C order, numbers of float32."""
 
 
 # ------------------------------------------------------------------------------ drawing
 
 
-def _draw_patch(distribution: Distribution, key: int) -> tuple[list[int], list[float]]:
-    # Sizes first, then the corner where the patch fits: independent and uniform.
+def _draw_placed(distribution: Distribution, key: int) -> tuple[list[int], list[float]]:
+    # The kernel, or the sizes of a patch, first, then the corner where it fits: independent and uniform.
     shape, least, greatest = distribution.shape, distribution.patch_min, distribution.patch_max
     size_words, corner_words = philox(key, 0, ENTRY), philox(key, 1, ENTRY)
-    size = [low + below(size_words[i], greatest[i] - low + 1) for i, low in enumerate(least)]
+    size = tuple(low + below(size_words[i], greatest[i] - low + 1) for i, low in enumerate(least))
+    weights: tuple[float, ...] = ()
+    if distribution.kind == KERNEL:
+        size, weights = distribution.kernels[below(size_words[0], len(distribution.kernels))]
     n_corners = [n if distribution.cyclic else n - s + 1 for n, s in zip(shape, size, strict=True)]
     corner = [below(corner_words[i], n) for i, n in enumerate(n_corners)]
     channel = below(size_words[3], distribution.channels)
@@ -79,7 +86,8 @@ def _draw_patch(distribution: Distribution, key: int) -> tuple[list[int], list[f
         at = [(c + step) % n for c, step, n in zip(corner, steps, shape, strict=True)]
         flat = (at[0] * shape[1] + at[1]) * shape[2] + at[2]
         indices.append(flat * distribution.channels + channel)
-    return indices, [1.0] * len(indices)
+    weights = weights or (1.0,) * len(indices)
+    return [i for i, w in zip(indices, weights, strict=True) if w], [w for w in weights if w]
 
 
 def _draw_sparse(distribution: Distribution, n_columns: int, key: int) -> tuple[list[int], list[float]]:
@@ -102,8 +110,8 @@ def _draw_sparse(distribution: Distribution, n_columns: int, key: int) -> tuple[
 
 
 def _draw(distribution: Distribution, n_columns: int, key: int) -> tuple[list[int], list[float]]:
-    if distribution.kind == PATCH:
-        return _draw_patch(distribution, key)
+    if distribution.kind in PLACED:
+        return _draw_placed(distribution, key)
     if distribution.kind == SPARSE:
         return _draw_sparse(distribution, n_columns, key)
     words = philox(key, 0, ENTRY)
@@ -132,12 +140,20 @@ def projection_key(key: int, number: int) -> int:
     return keys(philox(key, number, PROJECTION))[0]
 
 
-def group_table(distribution: Distribution) -> np.ndarray:
-    """Returns the groups as kernels read them, int32, empty without groups.
+def draw_table(distribution: Distribution) -> np.ndarray:
+    """Returns the groups or kernels as C and CUDA read them (projections.h), int32, empty without either.
 
-    First all columns, group by group (n_features,), then for each candidate the start and the number of the
-    columns of its group (sum of n_projections, 2).
+    Groups: all columns, group by group (n_features,), then for each candidate the start and the number of the
+    columns of its group (sum of n_projections, 2). Kernels: their number; for each its size along each axis
+    and the place of its first weight (n_kernels, 4); the bits of all weights.
     """
+    if distribution.kind == KERNEL:
+        shapes, weights = zip(*distribution.kernels, strict=True)
+        counts = [math.prod(size) for size in shapes]
+        first = 1 + (AXES + 1) * len(counts) + np.cumsum(counts) - counts
+        heads = np.column_stack([np.array(shapes), first]).ravel()
+        bits = np.concatenate([np.array(a, np.float32) for a in weights]).view(np.int32)
+        return np.concatenate([[len(counts)], heads, bits]).astype(np.int32)
     if not distribution.groups:
         return np.empty(0, np.int32)
     sizes = [len(group) for group in distribution.groups]
@@ -179,7 +195,8 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
         Number of features.
     density : float
         Mean of the Poisson distribution of the number of non-zeros (lambda in Perry et al. 2019), above 0 to
-        500. A projection has 1 to min(n_features, 4096) non-zeros.
+        500. A projection has 1 to min(n_features, 4096) non-zeros: where the number drawn is 0, it has one,
+        so that their mean is density + exp(-density), 1.72 by default.
 
     Returns
     -------
@@ -276,6 +293,25 @@ def patch_distribution(
     >>> patches.n_features, patches.max_entries
     (20, 6)
     """
+    base = _of_images(PATCH, shape, channels, cyclic)
+    n_axes = len(shape) - bool(channels)
+    sizes = base.shape[AXES - n_axes :]
+    low, high = _sizes("patch_min", patch_min, n_axes), _sizes("patch_max", patch_max, n_axes)
+    for i, (least, greatest, size) in enumerate(zip(low, high, sizes, strict=False)):
+        check.require(
+            least <= greatest <= size, f"patch_max[{i}]", f"patch_min[{i}] = {least} to shape[{i}] = {size}",
+            greatest, "choose patches that fit in a sample",
+        )  # fmt: skip
+    return base._replace(patch_min=_padded(low), patch_max=_padded(high), max_entries=math.prod(high))
+
+
+def _padded(axes: tuple[int, ...]) -> tuple[int, int, int]:
+    first, second, third = (1,) * (AXES - len(axes)) + axes
+    return first, second, third
+
+
+def _of_images(kind: int, shape: Any, channels: Any, cyclic: Any) -> Distribution:
+    # A distribution of projections at places of a signal, an image or a volume.
     check.flag("channels", channels)
     check.flag("cyclic", cyclic)
     check_shape(shape)
@@ -289,21 +325,77 @@ def patch_distribution(
     check.require(
         n_features <= check.MAX_COUNT, "shape", "sizes whose product is less than 2**31", sizes, _ONE_SHAPE
     )
-    low, high = _sizes("patch_min", patch_min, n_axes), _sizes("patch_max", patch_max, n_axes)
-    for i, (least, greatest, size) in enumerate(zip(low, high, sizes, strict=False)):
-        check.require(
-            least <= greatest <= size, f"patch_max[{i}]", f"patch_min[{i}] = {least} to shape[{i}] = {size}",
-            greatest, "choose patches that fit in a sample",
-        )  # fmt: skip
-    front = (1,) * (AXES - n_axes)
-
-    def padded(axes: tuple[int, ...]) -> Any:
-        return front + axes[:n_axes]
-
     return Distribution(
-        PATCH, n_features, shape=padded(sizes), channels=sizes[-1] if channels else 1, patch_min=padded(low),
-        patch_max=padded(high), cyclic=bool(cyclic), max_entries=math.prod(high),
+        kind, n_features, shape=_padded(sizes[:n_axes]), channels=sizes[-1] if channels else 1,
+        cyclic=bool(cyclic),
     )  # fmt: skip
+
+
+def kernel_distribution(
+    shape: Sequence[int], kernels: Sequence[ArrayLike], *, channels: bool = False, cyclic: bool = False
+) -> Distribution:
+    """Returns the distribution of kernels at random places of a sample (Perry et al. 2019, section 6).
+
+    A projection is the inner product of a kernel, such as an edge filter, and the part of a sample that it
+    covers: one value of a cross-correlation. Other parameters: see `hforest.project.patch_distribution`.
+
+    Parameters
+    ----------
+    kernels : list of arrays of real numbers, or an array (n_kernels, ...)
+        Each with as many axes as a sample has without channels, no larger than the sample, finite, with a
+        number other than 0; rounded to float32. Kernels are drawn with equal probability: a list with one
+        twice draws it twice as often.
+    channels : bool
+        Whether the last axis of `shape` is that of channels; a kernel lies within one channel.
+    cyclic : bool
+        Whether kernels wrap around the borders. If not, corners are uniform over all positions where the
+        kernel fits.
+
+    Returns
+    -------
+    Distribution
+        Entries are the weights of a kernel other than 0, in C order.
+
+    Raises
+    ------
+    ValueError
+        No kernel; one of another number of axes, larger than a sample, or of zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hforest import project
+    >>> edge = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    >>> edges = project.kernel_distribution((8, 8), [edge, edge.T])
+    >>> _, indices, data = project.sample(edges, 1, rng=0)
+    >>> (indices - indices[0]).tolist(), data.tolist()
+    ([0, 1, 2, 16, 17, 18], [-1.0, -2.0, -1.0, 1.0, 2.0, 1.0])
+    """
+    base = _of_images(KERNEL, shape, channels, cyclic)
+    n_axes, remedy = len(shape) - bool(channels), "pass a list such as [[[1, -1]], [[1], [-1]]]"
+    kernels = list(kernels) if isinstance(kernels, np.ndarray) and kernels.ndim else kernels
+    check.instance("kernels", kernels, tuple | list, "a list of arrays", remedy)
+    check.require(len(kernels), "kernels", "at least one kernel", "none", remedy)
+    found = [_kernel(f"kernels[{i}]", a, base.shape[AXES - n_axes :]) for i, a in enumerate(kernels)]
+    most = max(len(weights) for _, weights in found)
+    return base._replace(kernels=tuple(found), max_entries=most)
+
+
+def _kernel(name: str, kernel: Any, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[float, ...]]:
+    a = to_numpy(as_given(name, kernel))
+    check.require(
+        a.dtype.kind in "biuf", name, "real numbers", a.dtype, "convert it with numpy.asarray", TypeError
+    )
+    check.require(
+        a.ndim == len(shape) and all(0 < n <= most for n, most in zip(a.shape, shape, strict=False)), name,
+        f"{len(shape)} axes, of at most {', '.join(map(str, shape))} numbers", f"shape {a.shape}",
+        "choose kernels that fit in a sample",
+    )  # fmt: skip
+    with np.errstate(over="ignore"):
+        a = a.astype(np.float32)
+    check.finite(name, a, remedy="pass numbers that float32 holds")
+    check.require(a.any(), name, "a number other than 0", "zeros", "leave it out")
+    return _padded(a.shape), tuple(a.ravel().tolist())
 
 
 def _columns_of_groups(groups: Any, n_features: int) -> tuple[tuple[int, ...], ...]:
@@ -356,8 +448,8 @@ def grouped_distribution(
     Parameters
     ----------
     distribution : Distribution
-        Distribution of single features, sparse vectors or differences, but not of patches. Its groups are
-        replaced.
+        Distribution of single features, sparse vectors or differences, but not of patches or kernels. Its
+        groups are replaced.
     groups : list of array-likes of ints
         Columns of each group; every column is in exactly one group.
     n_projections : int or list of ints, optional
@@ -374,7 +466,7 @@ def grouped_distribution(
     Raises
     ------
     ValueError
-        A distribution of patches; groups that are empty, overlap or leave columns out.
+        A distribution of patches or kernels; groups that are empty, overlap or leave columns out.
 
     Notes
     -----
@@ -395,8 +487,9 @@ def grouped_distribution(
     """
     base = check_distribution(distribution)._replace(groups=(), n_projections=())
     check.require(
-        base.kind != PATCH, "distribution", "axis-aligned, sparse or difference projections", "patches",
-        "pass channels=True to patch_distribution: each patch then lies in one channel",
+        base.kind not in PLACED, "distribution", "axis-aligned, sparse or difference projections",
+        "patches" if base.kind == PATCH else "kernels",
+        "pass channels=True to the function that made it: each projection then lies in one channel",
     )  # fmt: skip
     return _grouped(base, groups, n_projections)
 
@@ -434,7 +527,7 @@ def check_projections(distribution: Distribution, n_projections: Any, task: Task
     if n_projections is not None:
         return check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     n_features = distribution.n_features
-    if distribution.kind == PATCH or task == "classification":
+    if distribution.kind in PLACED or task == "classification":
         return _root(n_features)
     return max(_root(n_features), min(n_features, _MOST_BY_DEFAULT))
 
@@ -442,13 +535,8 @@ def check_projections(distribution: Distribution, n_projections: Any, task: Task
 def check_n_features(distribution: Distribution, n_features: int) -> None:
     """Checks that a distribution has the number of features of the samples."""
     n = distribution.n_features
-    check.require(
-        n == n_features,
-        "projections",
-        f"n_features = {n_features}",
-        n,
-        "make a distribution for the columns of x",
-    )
+    remedy = "make a distribution for the columns of x"
+    check.require(n == n_features, "projections", f"n_features = {n_features}", n, remedy)
 
 
 def check_distribution(value: Distribution, name: str = "distribution") -> Distribution:
@@ -467,8 +555,9 @@ def _remade(value: Distribution) -> Distribution:
     if all(isinstance(field, tuple) and not field for field in fields):
         return anew
     check.require(
-        anew.kind != PATCH, "groups", "() for patches", "groups", "call hforest.project.patch_distribution"
-    )
+        anew.kind not in PLACED, "groups", "() for patches and kernels", "groups",
+        "call the function of hforest.project that made the distribution",
+    )  # fmt: skip
     check.instance(
         "n_projections", value.n_projections, tuple, "a tuple of ints", "call grouped_distribution"
     )
@@ -476,7 +565,7 @@ def _remade(value: Distribution) -> Distribution:
 
 
 def _remade_base(value: Distribution) -> Distribution:
-    kind = check.integer("kind", value.kind, AXIS, PROBE)
+    kind = check.integer("kind", value.kind, AXIS, KERNEL)
     if kind == AXIS:
         return axis_distribution(value.n_features)
     if kind == PROBE:
@@ -484,13 +573,26 @@ def _remade_base(value: Distribution) -> Distribution:
         return probe_distribution(value.n_features, share)
     if kind == SPARSE:
         return sparse_distribution(value.n_features, value.density)
-    anew = patch_distribution(
-        (*_sizes("shape", value.shape, AXES), value.channels), patch_min=value.patch_min,
-        patch_max=value.patch_max, channels=True, cyclic=value.cyclic,
-    )  # fmt: skip
+    shape = (*_sizes("shape", value.shape, AXES), value.channels)
+    if kind == KERNEL:
+        anew = kernel_distribution(shape, _given_kernels(value.kernels), channels=True, cyclic=value.cyclic)
+    else:
+        anew = patch_distribution(
+            shape, patch_min=value.patch_min, patch_max=value.patch_max, channels=True, cyclic=value.cyclic
+        )
     check.require(
         check.integer("n_features", value.n_features, 1) == anew.n_features, "n_features",
         f"the product of its shape, {anew.n_features}", value.n_features,
-        "call hforest.project.patch_distribution",
+        "call the function of hforest.project that made the distribution",
     )  # fmt: skip
     return anew
+
+
+def _given_kernels(kernels: Any) -> list[np.ndarray]:
+    try:
+        return [np.asarray(weights, np.float32).reshape(size) for size, weights in kernels]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"kernels: expected tuples of 3 sizes and the weights, got {kernels!r}; call "
+            "hforest.project.kernel_distribution"
+        ) from None

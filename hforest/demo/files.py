@@ -4,7 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -351,7 +351,7 @@ def _read(arrays: files.Archive, _: str) -> Checkpoint:
     config, step = Config(**head["config"]), arrays.small("step")
     if step.shape != () or step.dtype.kind not in "iu":
         raise ValueError(f"the step is {step}, not an integer")
-    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer, leaves=config.leaves), 1, 1)
+    small = start(replace(config, n_trees=1, depth=1, n_features=1, n_kernels=0), 1, 1)
     names = [*small, *(f"history_{name}" for name in (*HISTORY, "pending"))]
     state: State = {name: arrays[name] for name in names if name in arrays} | {"step": int(step)}
     classes = arrays["classes"]

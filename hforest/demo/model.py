@@ -53,13 +53,20 @@ class Config:
         "vector": a leaf holds a vector of scores, which is summed over trees (Lay et al. 2018, Fig. 2b, 2c).
         "scalar": a leaf holds a number, and each output is an inner product of the trees' numbers (Fig. 2a,
         for UCI data); requires "adagrad", as in the paper.
+    output_bias : bool
+        Whether a learned number, 0 at the start, is added to each of these inner products, as in the program
+        of Lay et al. 2018; requires scalar leaves.
+    shuffle : "epochs" or "once"
+        "epochs": every epoch shuffles the samples, and omits those that do not fill a batch. "once": all
+        epochs have the order of one shuffle, and a batch at its end continues at its beginning, as in the
+        program of Lay et al. 2018.
     task : "classification" or "regression"
         Softmax loss of labels, or squared loss of targets.
 
     Raises
     ------
     ValueError
-        Scalar leaves with Adam.
+        Scalar leaves with Adam; `output_bias` with a vector in each leaf.
     """
 
     kind: Kind = "tree"
@@ -76,18 +83,26 @@ class Config:
     seed: int = 0
     leaves: Literal["vector", "scalar"] = "vector"
     task: Literal["classification", "regression"] = "classification"
+    output_bias: bool = False
+    shuffle: Literal["epochs", "once"] = "epochs"
 
     def __post_init__(self) -> None:
         check.choice("kind", self.kind, ("tree", "fern"))
         check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
         check.choice("leaves", self.leaves, ("vector", "scalar"))
         check.choice("task", self.task, supervised.TASKS)
+        check.choice("shuffle", self.shuffle, ("epochs", "once"))
+        check.flag("output_bias", self.output_bias)
         if self.leaves == "scalar" and self.optimizer == "adam":
             raise ValueError(
                 "leaves: expected 'vector' with optimizer='adam', whose steps sum gradients over trees, "
                 "got 'scalar'; "
                 "pass optimizer='adagrad'"
             )
+        check.require(
+            self.leaves == "scalar" or not self.output_bias, "output_bias", "False with leaves='vector'",
+            self.output_bias, "pass leaves='scalar', whose outputs are inner products",
+        )  # fmt: skip
         plain: dict[str, int | float] = {
             name: check.integer(name, getattr(self, name), 1)
             for name in ("n_trees", "batch_size", "steps", "eval_every")
@@ -116,7 +131,8 @@ WINDOW, STRIDE = 5, 3
 
 def parameters(config: Config) -> tuple[str, ...]:
     """Returns the names of the arrays of a state that an optimiser updates."""
-    return ("kernel", "thresholds", "weights", *(("mixing",) if config.leaves == "scalar" else ()))
+    last = ("mixing", "bias") if config.output_bias else ("mixing",)
+    return ("kernel", "thresholds", "weights", *(last if config.leaves == "scalar" else ()))
 
 
 def n_outputs(state: State) -> int:
@@ -154,8 +170,9 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     -------
     dict
         kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
-        forest (Lay et al. 2018, Alg. 1); of scalar leaves mixing (n_trees, n_classes) ~ N(0, 1); mean 0 and
-        var 1 of the normalisation; the optimiser's arrays; step, the int 0.
+        forest (Lay et al. 2018, Alg. 1); of scalar leaves mixing (n_trees, n_classes) ~ N(0, 1), and with
+        `output_bias` bias (n_classes,) of zeros; mean 0 and var 1 of the normalisation; the optimiser's
+        arrays; step, the int 0.
 
     Examples
     --------
@@ -178,6 +195,8 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     )  # fmt: skip
     if config.leaves == "scalar":
         state["mixing"] = rng.standard_normal((config.n_trees, n_classes)).astype(dtype)
+    if config.output_bias:
+        state["bias"] = np.zeros(n_classes, dtype)
     state["mean"] = np.zeros(n_features, dtype)
     state["var"] = np.ones(n_features, dtype)
     adam = config.optimizer == "adam"
@@ -208,6 +227,8 @@ def shapes(config: Config) -> dict[str, check.Axes]:
         axes_of |= {"mean": ("n_inputs",), "var": ("n_inputs",)}
     if config.leaves == "scalar":
         axes_of |= {"weights": axes_of["weights"][:2], "mixing": (config.n_trees, "n_classes")}
+    if config.output_bias:
+        axes_of |= {"bias": ("n_classes",)}
     adam = config.optimizer == "adam"
     for name in parameters(config):
         axes_of |= {f"{name}_{moment}": axes_of[name] for moment in (("m", "v") if adam else ("h",))}

@@ -62,8 +62,14 @@ def _forward(config: Config, state: State, z: Array, step: int, lr: float) -> tu
         return hinge.adam_forward(z, *_forest(state), _adam_state(state), step, lr, kind=config.kind)
     if config.leaves == "scalar":
         each, route = hinge.forward_with_route(z, *_forest(state), kind=config.kind)
-        return each @ state["mixing"], route
+        return _mixed(state, each), route
     return hinge.forward_with_route(z, *_forest(state), kind=config.kind, aggregate="sum")
+
+
+def _mixed(state: State, each: Array) -> Array:
+    # Outputs of scalar leaves: inner products of the trees' numbers, and a bias where there is one.
+    scores: Array = each @ state["mixing"]
+    return scores + state["bias"] if "bias" in state else scores
 
 
 def _update(
@@ -77,6 +83,8 @@ def _update(
     if config.leaves == "scalar":
         mixing, aggregate = state["mixing"], None
         each = hinge.leaf_outputs(route.leaf, route.margin, state["weights"])
+        if config.output_bias:
+            optim.adagrad(state["bias"], grad.sum(axis=0), state["bias_h"], lr)
         grad, grad_mixing = grad @ mixing.T, each.T @ grad
         optim.adagrad(mixing, grad_mixing, state["mixing_h"], lr)
     grads = hinge.backward_sparse(grad, route, z, *_forest(state), kind=config.kind, aggregate=aggregate)
@@ -231,7 +239,7 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     x = model.samples(config, state, "x", x)
     model.check_synced(config, arrays, x=caller_arrays)
     for place, a in arrays.items():
-        if place[7:-2] in ("kernel", "thresholds", "weights", "mixing"):
+        if place[7:-2] in ("kernel", "thresholds", "weights", "mixing", "bias"):
             check.finite(place, a, remedy="train again with a lower lr")
     return _predict(config, state, "x", x)
 
@@ -249,7 +257,7 @@ def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArr
             part = slice(first, first + CHUNK)
             _, z = _features(config, state, name, x[part])
             if config.leaves == "scalar":
-                scores[part] = hinge.forward(z, t, f, w, kind=config.kind) @ state["mixing"]
+                scores[part] = _mixed(state, hinge.forward(z, t, f, w, kind=config.kind))
             else:
                 hinge.forward(z, t, f, w, kind=config.kind, aggregate="sum", out=scores[part])
     return scores
@@ -290,7 +298,11 @@ def _shuffle(seed: int, n: int, epoch: int) -> np.ndarray:
 
 def _batch(config: Config, n: int, i: int) -> np.ndarray:
     # Samples of step i. Every epoch has a shuffle of its own, keyed by the epoch's number; the samples that
-    # do not fill a batch are left out of that epoch.
+    # do not fill a batch are left out of that epoch. With shuffle="once" batches follow each other in the
+    # first epoch's order, without end.
+    if config.shuffle == "once":
+        first = i * config.batch_size
+        return _shuffle(config.seed, n, 0)[np.arange(first, first + config.batch_size) % n]
     size = min(config.batch_size, n)
     epoch, part = divmod(i, n // size)
     return _shuffle(config.seed, n, epoch)[part * size : (part + 1) * size]

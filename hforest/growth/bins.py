@@ -83,5 +83,5 @@ class Prepared(NamedTuple):
     """(n, size) of uint16 or uint32: sums over the corners of each sample's planes, for patches."""
     has_missing: bool
     """Whether x has missing values."""
-    groups: IntArray
-    """int32: the groups of columns (`core.projections.group_table`)."""
+    table: IntArray
+    """int32: groups of columns, or kernels (`core.projections.draw_table`)."""

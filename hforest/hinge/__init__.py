@@ -26,7 +26,7 @@ from ..core.windows import Windows
 from . import kernels
 from .grown import ForestStart, from_forest
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
-from .paths import TreePath, leaf_counts, leaf_rows, tree_path
+from .paths import TreePath, bayes_weights, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
 from .shared import AdamState, Gradients, Route, RowGradient
 from .starts import Parameters, init
@@ -49,6 +49,7 @@ __all__ = [
     "adam_sync",
     "backward",
     "backward_sparse",
+    "bayes_weights",
     "fit_weights",
     "forward",
     "forward_with_route",

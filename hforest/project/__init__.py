@@ -1,5 +1,5 @@
 """Sparse projections of samples: distributions, random draws and values (Perry et al. 2019,
-sections 2.3 and 3).
+sections 2.3, 3 and 6).
 
 Projections are the rows of a sparse matrix in CSR form: projection p has the entries indptr[p] to
 ``indptr[p + 1] - 1`` of `indices` (features) and `data` (weights).
@@ -10,6 +10,7 @@ from ..core.projections import (
     Distribution,
     axis_distribution,
     grouped_distribution,
+    kernel_distribution,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
@@ -22,6 +23,7 @@ __all__ = [
     "Projections",
     "axis_distribution",
     "grouped_distribution",
+    "kernel_distribution",
     "patch_distribution",
     "probe_distribution",
     "project",

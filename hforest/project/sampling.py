@@ -33,8 +33,8 @@ def sample(
     Parameters
     ----------
     distribution : Distribution
-        Result of `axis_distribution`, `sparse_distribution`, `patch_distribution`, `probe_distribution` or
-        `grouped_distribution`.
+        Result of `axis_distribution`, `sparse_distribution`, `patch_distribution`, `kernel_distribution`,
+        `probe_distribution` or `grouped_distribution`.
     n_projections : int
         Number of projections, 0 to 2**20.
 

@@ -86,7 +86,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     Parameters
     ----------
     density : float
-        Mean number of features in a projection.
+        Mean of the Poisson distribution of the number of features in a projection, which is at least 1.
     categorical_features : "from_dtype", optional
         By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
         ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and

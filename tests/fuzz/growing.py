@@ -70,7 +70,7 @@ def _every_label(s: Setting) -> np.ndarray:
     return s.random.permutation(labels).astype(np.int64)
 
 
-@value("learners.y", "hinge.fit_weights.y")
+@value("learners.y", "hinge.fit_weights.y", "hinge.bayes_weights.y")
 def _y(s: Setting) -> np.ndarray:
     if _regression(s):
         width = s.argument("theta0").shape[0] if "theta0" in s.target.parameters else s.choice((0, 1, 2))
@@ -106,7 +106,7 @@ def _classes(s: Setting) -> Any:
     return None if _regression(s) else s.n_classes + s.choice((0, 1))
 
 
-value("learners.n_classes", "hinge.fit_weights.n_classes")(_classes)
+value("learners.n_classes", "hinge.fit_weights.n_classes", "hinge.bayes_weights.n_classes")(_classes)
 value("demo.n_classes")(lambda s: s.n_classes)
 value("hinge.from_forest.y")(lambda s: s.choice((_y, lambda s: None))(s))
 
@@ -624,6 +624,8 @@ def _leaves(s: Setting) -> str:
     return s.choice(("vector", "scalar")) if s.argument("optimizer") == "adagrad" else "vector"
 
 
+value("demo.Config.output_bias")(lambda s: s.argument("leaves") == "scalar" and s.flag())
+options("demo.Config.shuffle", "epochs", "once")
 options("demo.Config.task", "classification", "regression")
 options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
 options("demo.Config.lr_half_life", 0, 2)

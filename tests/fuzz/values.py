@@ -220,6 +220,7 @@ options(
 )
 value("n_leaves")(lambda s: 2**s.depth)
 options("l2", 0.3, 1e-3)
+options("hinge.bayes_weights.prior", 1.0, 0.01)
 options("tolerance", 1e-3, 0.1)
 
 _SPACE = (4, 5)

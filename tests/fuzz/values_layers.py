@@ -79,7 +79,11 @@ value("project.grouped_distribution.n_projections")(
 
 @value("distribution")
 def _distribution(s: Setting) -> project.Distribution:
-    kind = s.choice(("plain", "patch", "groups"))
+    kind = s.choice(("plain", "patch", "kernel", "groups"))
+    if kind == "kernel":
+        return project.kernel_distribution(
+            (s.n_features,), [[1.0], s.numbers(s.integer(1, s.n_features)) + 9]
+        )
     if kind == "patch":
         n = s.n_features
         return project.patch_distribution((n,), patch_max=min(3, n), cyclic=s.flag())
@@ -97,6 +101,12 @@ def _n_projections(s: Setting) -> int | None:
         return None
     n = sum(projections.n_projections)
     return s.choice((None, n)) if n else s.integer(1, 20)
+
+
+@value("project.kernel_distribution.kernels")
+def _kernels(s: Setting) -> list[np.ndarray]:
+    n_axes = len(s.argument("shape")) - bool(s.argument("channels"))
+    return [np.ones((1,) * n_axes) for _ in range(s.integer(1, 3))]
 
 
 value("project.probe_distribution.n_features")(lambda s: max(2, s.n_features))

@@ -34,6 +34,8 @@ DISTRIBUTIONS = {
     "probe and single": project.probe_distribution(12, 0.4),
     "image": project.patch_distribution((2, 6), patch_max=(2, 4)),
     "channels": project.patch_distribution((2, 3, 2), patch_max=(1, 3), channels=True, cyclic=True),
+    "kernels": project.kernel_distribution((2, 6), [[[1, 0, -1]], [[0.3, 0.7], [0, -1.5]]]),
+    "cyclic kernels": project.kernel_distribution((2, 3, 2), [[[0.5], [-1]]], channels=True, cyclic=True),
     "views": project.grouped_distribution(
         project.sparse_distribution(12, 3.0), [[4, 0], [1, 2, 3], range(5, 12)], 1
     ),

@@ -33,7 +33,7 @@ from hforest.growth.cpu.task cimport (
     HF_STREAM_CHILDREN, HF_STREAM_ENTRY, HF_STREAM_ROWS, hf_draw, hf_draw_key, hf_philox,
 )
 
-from ...core.projections import group_table
+from ...core.projections import draw_table
 
 cdef extern from "growth/units.h" nogil:
     ctypedef struct hf_scaling:
@@ -86,8 +86,8 @@ def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projectio
 
     distribution: a hforest.project.Distribution. Projection j of node v has the number v n_projections + j.
     """
-    cdef const int32_t[::1] groups = group_table(distribution)
-    cdef hf_distribution a = distribution_of(distribution, groups)
+    cdef const int32_t[::1] table = draw_table(distribution)
+    cdef hf_distribution a = distribution_of(distribution, table)
     cdef int64_t v, j, n, used = 0
     cdef hf_candidate candidate
     cdef uint32_t[::1] entry = np.empty(max(1024, a.max_entries), np.uint32)

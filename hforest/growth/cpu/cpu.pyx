@@ -30,7 +30,8 @@ from hforest.growth.cpu.leaves cimport HF_LEAF_VALUES
 from hforest.growth.cpu.sources.number_source cimport hf_number_columns, source_of_numbers
 from hforest.growth.cpu.sources.projected_values cimport fill_corners, whole_row
 from hforest.growth.cpu.sources.projections cimport (
-    HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
+    HF_KERNELS, HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real,
+    source_of_projections,
 )
 from hforest.growth.cpu.sources.ranks cimport hf_column, hf_order, rank_column
 from hforest.growth.cpu.task cimport (
@@ -38,7 +39,7 @@ from hforest.growth.cpu.task cimport (
 )
 
 from ...core.in_place import PlacedWindows
-from ...core.projections import group_table
+from ...core.projections import draw_table
 from ...core.sparse import Columns
 from ..bins import Bins, Prepared
 from ..encoding import whole_numbers
@@ -512,7 +513,7 @@ cdef void _fill_corners(
 
 def _corners(x, distribution, bint narrow):
     """Returns prefix sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
-    cdef hf_distribution a = distribution_of(distribution, group_table(distribution))
+    cdef hf_distribution a = distribution_of(distribution, draw_table(distribution))
     cdef hf_watch watch
     planes = distribution.channels * distribution.shape[0]
     size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
@@ -533,12 +534,16 @@ def _corners(x, distribution, bint narrow):
 def prepare_projections(x, distribution, bint has_missing):
     """Returns the arrays that `grow_projected` reads in place of x."""
     cdef hf_watch watch
+    # Sums of products with weights other than +1 and -1 are not added up as integers.
+    integers = distribution.kind != HF_KERNELS
+    if isinstance(x, PlacedWindows) and not integers:
+        return Prepared(False, None, None, None, False, draw_table(distribution))
     if isinstance(x, PlacedWindows):
         numbers, kind = whole_numbers(x.x, WHOLE // x.shape[1])
-        return Prepared(kind > 0, numbers, None, None, False, group_table(distribution))
+        return Prepared(kind > 0, numbers, None, None, False, draw_table(distribution))
     if isinstance(x, Columns):
         rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
-        return Prepared(False, None, rows, None, has_missing, group_table(distribution))
+        return Prepared(False, None, rows, None, has_missing, draw_table(distribution))
     numbers, kinds = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
@@ -546,7 +551,7 @@ def prepare_projections(x, distribution, bint has_missing):
     else:
         _whole_rows[double](x, numbers, kinds, &watch)
     raise_interrupt(&watch)
-    whole, corners = int(kinds.min()), None
+    whole, corners = int(kinds.min()) if integers else 0, None
     if whole < 2:
         numbers = None
     large = distribution.kind == HF_PATCH and distribution.max_entries >= LARGE_PATCH
@@ -554,14 +559,14 @@ def prepare_projections(x, distribution, bint has_missing):
         # 16 bits are enough if the sum of a patch of bytes cannot reach 2**16.
         corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
     columns = _transposed(x if numbers is None else numbers)
-    return Prepared(whole > 0, numbers, columns, corners, has_missing, group_table(distribution))
+    return Prepared(whole > 0, numbers, columns, corners, has_missing, draw_table(distribution))
 
 
 def grow_projected(x, workspace, objective, distribution, n_projections, splitter, batch):
     """Appends trees on random projections to `batch.trees`, as `grow` does for columns."""
     cdef hf_task t = task_of(objective, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
-    p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single
+    p.distribution, p.x, p.single = distribution_of(distribution, workspace.table), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     p.offset, p.n_numbers = NULL, 0
     if isinstance(x, PlacedWindows):

@@ -8,7 +8,7 @@ from ...core.aliases import Array
 from ...core.dispatch import array_module
 from ...core.in_place import PlacedWindows, rows_of
 from ...core.launch import launch_each
-from ...core.projections import Distribution, group_table
+from ...core.projections import Distribution, draw_table
 from ..bins import Bins
 from ..trees import Batch, GrownTree, Objective, Trees
 from ..trees import joined as join_trees
@@ -105,8 +105,8 @@ class Prepared(NamedTuple):
     has_missing: bool
     numbers: Array
     """int64: the distribution, in the order in which distribution_of of projections.cuh reads it."""
-    groups: Array
-    """int32: `group_table` of core/projections.py."""
+    table: Array
+    """int32: `draw_table` of core/projections.py."""
 
 
 def prepare_projections(x: Array | PlacedWindows, distribution: Distribution, has_missing: bool) -> Prepared:
@@ -117,7 +117,7 @@ def prepare_projections(x: Array | PlacedWindows, distribution: Distribution, ha
         d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections),
         *d.shape, *d.patch_min, *d.patch_max,
     )  # fmt: skip
-    return Prepared(x, has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(group_table(d)))
+    return Prepared(x, has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(draw_table(d)))
 
 
 def grow_projected(
@@ -131,7 +131,7 @@ def grow_projected(
 ) -> None:
     """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
     w = workspace
-    source = ProjectionSource(w.x, distribution, w.numbers, w.groups, n_projections)
+    source = ProjectionSource(w.x, distribution, w.numbers, w.table, n_projections)
     task = task_of(objective, x.dtype, splitter, w.has_missing)
     grow_trees(task, source, objective.sample_weight, batch)
 

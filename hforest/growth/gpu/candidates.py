@@ -402,7 +402,7 @@ class ProjectionSource(NamedTuple):
     x: Array
     distribution: Distribution
     numbers: Array
-    groups: Array
+    table: Array
     n_sampled: int
 
     @property
@@ -429,7 +429,7 @@ class ProjectionSource(NamedTuple):
 
     def block_source(self, task: Task, n_nodes: int) -> BlockSource:
         d = self.distribution
-        x = Projections(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
+        x = Projections(self.x, self.numbers, self.table, self.x.shape[1], d.density, d.zero_probability)
         return BlockSource(NO_COLUMNS, self._orders(task, n_nodes), x, 8 * task.real.itemsize, d.max_entries)
 
     def split(
@@ -446,7 +446,7 @@ class ProjectionSource(NamedTuple):
             xp.empty((n_candidates, max_entries), np.float32), xp.empty(n_candidates, np.int64), max_entries,
         )  # fmt: skip
         task.launch(
-            "draw_projections", n_candidates, self.numbers, self.groups, self.distribution.density,
+            "draw_projections", n_candidates, self.numbers, self.table, self.distribution.density,
             self.distribution.zero_probability, level, pending, slots, orders, entries,
         )  # fmt: skip
         n_keys, double = pending.n_samples * slots, task.real.itemsize == 8

@@ -6,9 +6,9 @@
 // measured with 14. Two more are copies of the entries, where the room for them is more than a megabyte.
 
 // Returns hforest.core.projections.Distribution, given its numbers (kind, n_features, channels, cyclic, max_entries,
-// n_candidates of groups, then shape, patch_min and patch_max by axis) and its groups.
+// n_candidates of groups, then shape, patch_min and patch_max by axis) and its table.
 __device__ static inline hf_distribution
-distribution_of(const size *numbers, const int *groups, double density, double zero_probability) {
+distribution_of(const size *numbers, const int *table, double density, double zero_probability) {
     hf_distribution a;
     a.kind = (int)numbers[0];
     a.n_features = numbers[1];
@@ -16,7 +16,7 @@ distribution_of(const size *numbers, const int *groups, double density, double z
     a.cyclic = (int)numbers[3];
     a.max_entries = numbers[4];
     a.n_candidates = numbers[5];
-    a.groups = groups;
+    a.table = table;
     a.density = density;
     a.zero_probability = zero_probability;
     for (int i = 0; i < HF_AXES; ++i) {
@@ -42,12 +42,12 @@ __device__ static inline void draw_projection(
 
 // Draws the projections of all candidates. One thread per candidate.
 extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, const int *__restrict__ groups, double density, double zero_probability,
+    const size *__restrict__ distribution, const int *__restrict__ table, double density, double zero_probability,
     Level level, Pending pending, size slots, Orders o, Entries entries
 ) {
     const size candidate = thread_number();
     if (candidate >= pending.n_nodes * slots) return;
-    const hf_distribution a = distribution_of(distribution, groups, density, zero_probability);
+    const hf_distribution a = distribution_of(distribution, table, density, zero_probability);
     draw_projection(a, level, pending, slots, o, entries, candidate);
 }
 

@@ -81,7 +81,7 @@ struct Workspace {
 struct Projections {
     const real *x;            // (n_samples, n_features)
     const size *distribution; // numbers of the distribution, in the order of distribution_of (projections.cuh)
-    const int *groups;        // the table of groups of candidates, as core/projections.py makes it
+    const int *table;         // the groups or kernels, as draw_table of core/projections.py makes it
     size n_features;
     double density, zero_probability;
 };
@@ -319,7 +319,7 @@ __device__ static inline void draw_level(const Columns &c, const Workspace &r, c
 //   IN   pending
 //   OUT  entries
 __device__ static inline void draw_level(const Projections &x, const Workspace &r, const SmallNode &node) {
-    const hf_distribution d = distribution_of(x.distribution, x.groups, x.density, x.zero_probability);
+    const hf_distribution d = distribution_of(x.distribution, x.table, x.density, x.zero_probability);
     for (size candidate = threadIdx.x; candidate < node.pending.n_nodes * r.slots; candidate += BLOCK)
         draw_projection(d, node.level, node.pending, r.slots, node.orders, node.entries, candidate);
 }

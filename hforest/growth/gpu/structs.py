@@ -204,7 +204,7 @@ class Projections(NamedTuple):
 
     x: Array | None
     distribution: Array | None
-    groups: Array | None
+    table: Array | None
     n_features: int
     density: float
     zero_probability: float

@@ -4,7 +4,7 @@ from hforest.growth.cpu.sources.stored cimport hf_stored_numbers
 from hforest.growth.cpu.task cimport hf_draw, hf_source
 
 cdef extern from "core/projections.h" nogil:
-    int HF_AXES, HF_PATCH
+    int HF_AXES, HF_KERNELS, HF_PATCH
     ctypedef struct hf_distribution:
         int kind
         int64_t n_features
@@ -16,7 +16,7 @@ cdef extern from "core/projections.h" nogil:
         int64_t* high
         bint cyclic
         int64_t max_entries
-        const int32_t* groups
+        const int32_t* table
         int64_t n_candidates
     ctypedef struct hf_candidate:
         uint64_t key
@@ -65,4 +65,4 @@ ctypedef struct hf_projections:
     bint random_thresholds   # one random threshold per projection instead of the best
 
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil
-cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups)
+cdef hf_distribution distribution_of(distribution, const int32_t[::1] table)

@@ -477,17 +477,17 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
     return source
 
 
-cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups):
-    # Returns hforest.core.projections.Distribution as a struct. `groups` is its group_table, which must
+cdef hf_distribution distribution_of(distribution, const int32_t[::1] table):
+    # Returns hforest.core.projections.Distribution as a struct. `table` is its draw_table, which must
     # outlive the result.
     cdef hf_distribution a
     cdef int i
     a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
     a.density, a.zero_probability = distribution.density, distribution.zero_probability
     a.cyclic, a.max_entries = distribution.cyclic, distribution.max_entries
-    a.groups, a.n_candidates = NULL, sum(distribution.n_projections)
-    if groups.shape[0]:
-        a.groups = &groups[0]
+    a.table, a.n_candidates = NULL, sum(distribution.n_projections)
+    if table.shape[0]:
+        a.table = &table[0]
     for i in range(HF_AXES):
         a.shape[i] = distribution.shape[i]
         a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]
