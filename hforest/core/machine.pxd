@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 # The number of threads of a parallel region; every region passes it. The second function returns 1 for little
 # work. It takes the work in nanoseconds of one thread: a count times a measured constant ..._NS.
@@ -8,6 +8,7 @@ cdef extern from "core/cpu_features.h" nogil:
 
 # How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin returns which of
 # them have to run, and hf_end follows these. The calling thread checks for signals throughout (watch.h).
+# Between them a thread has the floating-point state of a new process; loops without them enter and leave it.
 cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
@@ -19,6 +20,8 @@ cdef extern from "core/watch.h" nogil:
     int64_t hf_units(hf_watch* watch, int64_t n_units, int n_threads)
     bint hf_begin(hf_watch* watch, int64_t unit)
     void hf_end(hf_watch* watch)
+    uint64_t hf_enter_state()
+    void hf_leave_state(uint64_t before)
 
 cdef void start_watch(hf_watch* watch) noexcept nogil
 

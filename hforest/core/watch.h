@@ -32,6 +32,7 @@ typedef struct {
     int64_t n_units;
     int64_t n_done;    /* units that have ended or were skipped */
     int caller_waits;  /* the calling thread checks for signals until all units are done */
+    int other_state;   /* some thread had another floating-point state than a new process */
 } hf_watch;
 
 static void hf_pause(void) {
@@ -78,7 +79,7 @@ static int64_t hf_milliseconds(void) {
 static void hf_start_watch(hf_watch *w, int is_main_thread) {
     w->stopped = w->interrupted = 0;
     w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
-    w->n_units = w->n_done = w->caller_waits = 0;
+    w->n_units = w->n_done = w->caller_waits = w->other_state = 0;
 }
 
 HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
@@ -179,13 +180,61 @@ static void hf_wait_for_units(hf_watch *w) {
     }
 }
 
+/* Floating-point state. Another library may have set one in which subnormal numbers are 0, or another rounding, in some
+   threads of the process. Units of work run in that of a new process, so that results are the same on any thread. */
+#if HF_X86
+enum { HF_CONTROL = 0xffc0, HF_DEFAULT_STATE = 0x1f80 };
+static uint64_t hf_state(void) { return __builtin_ia32_stmxcsr(); }
+static void hf_set_state(uint64_t state) { __builtin_ia32_ldmxcsr((unsigned)state); }
+#elif defined(__aarch64__)
+enum { HF_CONTROL = 0x1c00000, HF_DEFAULT_STATE = 0 }; /* flush to zero, rounding */
+static uint64_t hf_state(void) {
+    uint64_t state;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(state));
+    return state;
+}
+static void hf_set_state(uint64_t state) { __asm__ __volatile__("msr fpcr, %0" ::"r"(state)); }
+#else
+enum { HF_CONTROL = 0, HF_DEFAULT_STATE = 0 };
+static uint64_t hf_state(void) { return 0; }
+static void hf_set_state(uint64_t state) { (void)state; }
+#endif
+
+/* Sets the state of a new process in this thread. Returns the one before, or 0 if it was no other. */
+static uint64_t hf_enter_state(void) {
+    const uint64_t state = hf_state();
+    if ((state & HF_CONTROL) == HF_DEFAULT_STATE) return 0;
+    hf_set_state((state & ~(uint64_t)HF_CONTROL) | HF_DEFAULT_STATE);
+    return state;
+}
+
+/* Sets what hf_enter_state returned. */
+static void hf_leave_state(uint64_t before) {
+    if (before) hf_set_state(before);
+}
+
+static _Thread_local uint64_t hf_state_before; /* what hf_enter_state returned to this thread, during a unit */
+
 /* Ends a unit for which hf_begin returned 1. */
-static void hf_end(hf_watch *w) { __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELAXED); }
+static void hf_end(hf_watch *w) {
+    if (__atomic_load_n(&w->other_state, __ATOMIC_RELAXED)) {
+        hf_leave_state(hf_state_before);
+        hf_state_before = 0;
+    }
+    __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELAXED);
+}
 
 /* Returns whether a unit has to run: it is not a waiting unit, and the call continues. */
 static int hf_begin(hf_watch *w, int64_t unit) {
     if (unit < w->n_units) {
-        if (!hf_stopped(w)) return 1;
+        if (!hf_stopped(w)) {
+            const uint64_t before = hf_enter_state();
+            if (before) {
+                hf_state_before = before;
+                __atomic_store_n(&w->other_state, 1, __ATOMIC_RELAXED);
+            }
+            return 1;
+        }
         hf_end(w);
     } else if (omp_get_thread_num() == 0) {
         hf_wait_for_units(w);

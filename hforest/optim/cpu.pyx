@@ -13,9 +13,9 @@ Steps are in place, so a step that has begun does not stop for a signal.
 
 from cython.parallel cimport prange
 from libc.math cimport sqrt
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from hforest.core.machine cimport hf_threads_for
+from hforest.core.machine cimport hf_enter_state, hf_leave_state, hf_threads_for
 from hforest.optim.adam_step cimport adam_fetch, adam_pass, adam_settings, adam_step, adam_tables, hf_adam
 
 from .exact import bias
@@ -74,21 +74,27 @@ cdef void _adagrad_parts(real* p, const real* g, real* state, Py_ssize_t n, doub
 
 cdef void _adagrad(real[::1] param, const real[::1] grad, real[::1] state, double lr) noexcept nogil:
     cdef Py_ssize_t n = param.shape[0], b
+    cdef uint64_t before
     for b in prange((n + BLOCK - 1) // BLOCK, schedule="static", num_threads=_threads(n)):
+        before = hf_enter_state()
         _adagrad_parts(
             &param[b * BLOCK], &grad[b * BLOCK], &state[b * BLOCK], min(<Py_ssize_t> BLOCK, n - b * BLOCK), lr
         )
+        hf_leave_state(before)
 
 
 cdef void _adagrad_rows(
     real[:, ::1] param, const int64_t[::1] rows, const real[:, ::1] grad, real[:, ::1] state, double lr
 ) noexcept nogil:
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
+    cdef uint64_t before
     for i in prange(n, schedule="static", num_threads=_threads(n * width)):
         if i + AHEAD < n:
             adam_fetch(&param[rows[i + AHEAD], 0], width)
             adam_fetch(&state[rows[i + AHEAD], 0], width)
+        before = hf_enter_state()
         _adagrad_parts(&param[rows[i], 0], &grad[i, 0], &state[rows[i], 0], width, lr)
+        hf_leave_state(before)
 
 
 def adagrad(param, grad, state, double lr):
@@ -122,10 +128,13 @@ cdef void _adam(
     real[::1] param, const real[::1] grad, real[::1] m, real[::1] v, const hf_adam* a
 ) noexcept nogil:
     cdef Py_ssize_t n = param.shape[0], b, i, size
+    cdef uint64_t before
     for b in prange((n + BLOCK - 1) // BLOCK, schedule="static", num_threads=_threads(n)):
         i = b * BLOCK
         size = min(<Py_ssize_t> BLOCK, n - i)
+        before = hf_enter_state()
         adam_step(&param[i], &grad[i], &m[i], &v[i], size, a)
+        hf_leave_state(before)
 
 
 def adam(param, grad, m, v, step, settings, double shrink=1):
@@ -146,6 +155,7 @@ cdef void _adam_rows(
     # the step.
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
     cdef int64_t row, reach = step if grad is None else step - 1
+    cdef uint64_t before
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):
         if i + AHEAD < n:
             adam_fetch(&param[rows[i + AHEAD], 0], width)
@@ -153,10 +163,12 @@ cdef void _adam_rows(
             adam_fetch(&v[rows[i + AHEAD], 0], width)
             hf_fetch(&last[rows[i + AHEAD]], sizeof(int64_t))
         row = rows[i]
+        before = hf_enter_state()
         adam_pass(&param[row, 0], &m[row, 0], &v[row, 0], width, last[row], reach, a)
         if grad is not None:
             adam_step(&param[row, 0], &grad[i, 0], &m[row, 0], &v[row, 0], width, a)
         last[row] = step
+        hf_leave_state(before)
 
 
 def adam_rows(at, grad, step, settings, missed):

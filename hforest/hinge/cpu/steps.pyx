@@ -13,9 +13,9 @@ import numpy as np
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from hforest.core.machine cimport hf_watch, simd_path
+from hforest.core.machine cimport hf_enter_state, hf_leave_state, hf_watch, simd_path
 from hforest.hinge.cpu.gradients cimport (
     Columns, Gradients, add_slopes, column_step, hf_visits, input_gradients, load_columns, take_row,
     visit_samples,
@@ -148,15 +148,18 @@ cdef void _catch_up(
     const Step* a, const real* x, Py_ssize_t n_samples, Py_ssize_t n_features, const Route* route
 ) noexcept nogil:
     cdef Py_ssize_t m
+    cdef uint64_t before
     for m in prange(
         a.forest.n_trees, schedule="dynamic", chunksize=GROUP,
         num_threads=threads_for(n_samples * a.forest.n_trees),
     ):
+        before = hf_enter_state()
         if not a.forest.fern:
             _descend_tree(a, x, n_samples, n_features, m, route)
         _catch_up_tree(
             a, n_samples, m, route.leaf + m * route.tree_step, route.sample_step, <real*> a.forest.weights
         )
+        hf_leave_state(before)
 
 
 cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
@@ -306,6 +309,7 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
     cdef Workspace w
     cdef hf_watch no_signals
     cdef Py_ssize_t i, n_trees = a.forest.n_trees
+    cdef uint64_t before
     cdef int threads = threads_for(g.n_samples * n_trees)
     cdef unsigned char[:, ::1] scratch = np.zeros((threads, _workspace(g, &w, NULL)), np.uint8)
     slope = np.empty((n_trees, g.n_samples), np.float32 if real is float else np.float64)
@@ -314,7 +318,9 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
     hf_start_watch(&no_signals, False)
     with nogil:
         for i in prange((n_trees + GROUP - 1) // GROUP, schedule="dynamic", num_threads=threads):
+            before = hf_enter_state()
             _step_group(a, g, i * GROUP, &scratch[threadid(), 0], <real*> g.slope)
+            hf_leave_state(before)
         input_gradients(g, <real*> g.grad_x, threads, &no_signals)
     return 0
 

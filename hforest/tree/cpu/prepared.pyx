@@ -16,13 +16,14 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cython.parallel cimport prange
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, some_nonfinite, start_watch,
+    hf_begin, hf_end, hf_enter_state, hf_leave_state, hf_stop, hf_threads_for, hf_units, hf_watch,
+    raise_stopped, some_nonfinite, start_watch,
 )
 from hforest.tree.cpu.layouts cimport Layout, layout_of, run_layout
 from hforest.tree.cpu.places cimport (
@@ -414,6 +415,7 @@ def quick(Prepared forest not None, x, int vote, out=None):
     cdef Packed* p = &forest._packed
     cdef int kind = cnp.PyArray_TYPE(a), outcome
     cdef cnp.npy_intp[2] shape
+    cdef uint64_t before
     if kind != cnp.NPY_FLOAT and kind != cnp.NPY_DOUBLE or not cnp.PyArray_ISCARRAY_RO(a):
         return None
     if cnp.PyArray_NDIM(a) != 2 or cnp.PyArray_DIM(a, 1) != p.w.n_features:
@@ -427,10 +429,12 @@ def quick(Prepared forest not None, x, int vote, out=None):
     if out is not None and (not cnp.PyArray_CheckExact(out) or not _fits(out, a, result)):
         return None
     # The call keeps the GIL: if other threads want it, getting it back would take milliseconds.
+    before = hf_enter_state()
     outcome = _do_unit(
         p, <const char*> cnp.PyArray_DATA(a), 4 if kind == cnp.NPY_FLOAT else 8, shape[0], vote,
         <char*> cnp.PyArray_DATA(result), shape[1] * cnp.PyArray_ITEMSIZE(result),
     )
+    hf_leave_state(before)
     if outcome < 0:
         raise MemoryError(NO_MEMORY)
     if not outcome or out is None:
