@@ -2,14 +2,14 @@
 confusion matrices.
 
     python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
-        [--json FILE]
+        [--clock wall] [--json FILE]
 
 Runs on `pip install .` alone. A rung "numpy" is the same in NumPy or SciPy, "reference" the reference
 implementation, "plain" hforest without vector instructions. Every rung must return hforest's result before
-anything is timed. Figures are microseconds per call, the median over repeats taken in turn, with the spread
-(half the range, in percent of the median) and the time over hforest's. "floor" is the time to copy in memory
-the minimum number of bytes that a call reads and writes, in percent of the call. It is above 100 if the
-arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests, splits, CO2,
+anything is timed. Figures are microseconds of processor time per call, the median over repeats taken in
+turn, with the spread (half the range, in percent of the median) and the time over hforest's. "floor" is the
+time to copy in memory the minimum number of bytes that a call reads and writes, in percent of the call. It is
+above 100 if the arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests, splits, CO2,
 growth and prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py and
 predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py.
 """
@@ -22,7 +22,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import ceilings, labels, machine_text, numbers, plainly, record, side_by_side, spread
+from common import (
+    CLOCKS,
+    add_clock,
+    ceilings,
+    labels,
+    machine_text,
+    numbers,
+    plainly,
+    record,
+    side_by_side,
+    spread,
+)
 from scipy import sparse, special
 
 import hforest
@@ -260,7 +271,7 @@ def run(name: str, options: argparse.Namespace, copied: float) -> list[dict[str,
             same(expected, call())
     calls["plain"] = plainly(calls["hforest"])
     with hforest.unchecked():
-        times = side_by_side(calls, options.repeats)
+        times = side_by_side(calls, options.repeats, CLOCKS[options.clock])
     n_bytes = sum(a if isinstance(a, float) else a.nbytes for a in arrays)
     ours = statistics.median(times["hforest"])
     rows = []
@@ -287,15 +298,17 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
     parser.add_argument("--repeats", type=int, default=7)
+    add_clock(parser)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     hforest.set_num_threads(options.threads)
     print(machine_text())
+    print(f"{options.clock} time")
     print(f"{'kernel':18} {'rung':10} {'us':>11} {'spread':>7} {'ratio':>8} {'floor':>7}")
-    copied = ceilings()["copy_bytes"]
+    copied = ceilings(CLOCKS[options.clock])["copy_bytes"]
     rows = [row for name in options.only for row in run(name, options, copied)]
     if options.json:
-        record(options.json, rows, command=" ".join(sys.argv))
+        record(options.json, rows, command=" ".join(sys.argv), clock=options.clock, copy_bytes=copied)
     return 0
 
 
