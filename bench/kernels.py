@@ -286,23 +286,23 @@ def leaves(scale: float) -> Job:
 
 
 def first_bad(scale: float) -> Job:
-    """Returns the rungs of the check that ten million numbers are finite; the last one is not."""
+    """Returns the rungs of the check that ten million numbers are finite: -1, or where the first is not."""
     x = numbers(round(10_000_000 * scale))
-    x[-1] = np.nan
 
     def numpy() -> int:
-        return int(np.isfinite(x).argmin())
+        finite = np.isfinite(x)
+        return -1 if finite.all() else int(finite.argmin())
 
     return {"hforest": partial(machine.first_nonfinite, x), "numpy": numpy}, [x]
 
 
 def first_outside(scale: float) -> Job:
-    """Returns the rungs of the check that ten million indices are in range; the last one is not."""
+    """Returns the rungs of the check that ten million indices are in range: -1, or where the first is not."""
     index = labels(round(10_000_000 * scale), 100)
-    index[-1] = 100
 
     def numpy() -> int:
-        return int(((index < 0) | (index >= 100)).argmax())
+        outside = (index < 0) | (index >= 100)
+        return int(outside.argmax()) if outside.any() else -1
 
     return {"hforest": partial(machine.first_outside, index, 100), "numpy": numpy}, [index]
 
