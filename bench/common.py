@@ -25,6 +25,9 @@ from hforest.core import machine
 COMPLETELY_RANDOM: dict[str, Any] = {"splitter": "random", "max_features": 1, "bootstrap": False}
 """Settings of `hforest.grow` for completely random trees."""
 
+CLOCKS = {"processor": time.process_time, "wall": time.perf_counter}
+"""Clocks by name. A share of a ceiling is of two times by one clock, which the record names."""
+
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -129,10 +132,20 @@ def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
     return timed
 
 
-def ceilings(clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
+def add_clock(parser: argparse.ArgumentParser) -> None:
+    """Adds the option `--clock`, a name of `CLOCKS`."""
+    parser.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        default="processor",
+        help="processor: time of all threads, without other processes; wall: for a GPU and several threads",
+    )
+
+
+def ceilings(clock: Callable[[], float] = time.process_time) -> dict[str, float]:
     """Returns this machine's highest rates with the current threads: bytes copied, loads from L1 and L2.
 
-    With `clock=time.process_time`, on one thread, they are rates of processor time.
+    They are per second of the clock; of processor time, which sums the threads, in the mean of the threads.
     """
     source = np.ones(1 << 28, np.uint8)
     target = np.empty_like(source)

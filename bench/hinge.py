@@ -1,7 +1,7 @@
 """Times of hinge trees and ferns: traverse, forward, backward; reference, NumPy, threads, GPU.
 
     python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--jobs forward ...] [--threads 1 2]
-                          [--dtype float32] [--peers] [--clock processor] [--json FILE [--append]]
+                          [--dtype float32] [--peers] [--clock wall] [--json FILE [--append]]
 
 Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and tree,
 the median over repeats taken in turn, with the spread (half the range, in percent of the median). With
@@ -19,7 +19,6 @@ import importlib.util
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, plainly, record, seconds, side_by_side, sizes_like, spread
+from common import (
+    CLOCKS,
+    add_clock,
+    ceilings,
+    machine_text,
+    plainly,
+    record,
+    seconds,
+    side_by_side,
+    sizes_like,
+    spread,
+)
 from compiled import new_process
 from peers import SETTINGS, add_peers, numpy_traverse
 
@@ -43,7 +53,6 @@ SHAPES = (
     (10000, 784, 1000, 10, 1),
     (4096, 256, 512, 7, 1),
 )
-CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 JOBS = ("traverse", "forward", "backward", "backward sparse", "forward+backward")
 REFERENCE_PAIRS = 2000
 """Sample-tree pairs that the reference is timed on; it takes about 20 microseconds for each."""
@@ -160,7 +169,8 @@ def run_kind(
         best_peers = {}
         if options.peers:
             best_peers = add_peers(kind, arrays, jobs, hforest.get_num_threads(), options.settings)
-        for job, calls in ((gpu_rungs(kind, arrays) if last else None) or {}).items():
+        on_gpu = gpu_rungs(kind, arrays) if last and options.clock == "wall" else None
+        for job, calls in (on_gpu or {}).items():
             jobs[job] |= calls
         for job, calls in jobs.items():
             if job not in options.jobs:
@@ -202,7 +212,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for count in options.threads:
         hforest.set_num_threads(count)
-        best = ceilings()
+        best = ceilings(CLOCKS[options.clock])
         print(
             f"\n{hforest.get_num_threads()} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, "
             f"independent loads {best['gathers_l1'] / 1e9:.2f} G/s from L1, "
@@ -231,7 +241,7 @@ def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
         x, t, f, _, _ = problem(kind, (n, n_features, n_trees, depth, n_outputs), np.dtype(options.dtype))
         with hforest.using("reference"):
             call = partial(hinge.traverse, x, t, f, kind=kind)
-            median = statistics.median(seconds(call, 3)) / (n * n_trees)
+            median = statistics.median(seconds(call, 3, clock=CLOCKS[options.clock])) / (n * n_trees)
         print(
             f"reference, {kind} traverse, {n} samples and {n_trees} trees of depth {depth}: "
             f"{1e9 * median:.0f} ns/pair"
@@ -292,12 +302,7 @@ def main() -> int:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--clock",
-        choices=CLOCKS,
-        default="wall",
-        help="processor: processor time, for one thread beside other processes",
-    )
+    add_clock(parser)
     parser.add_argument(
         "--peers", action="store_true", help="also measure NumPy and, if installed, PyTorch and JAX"
     )

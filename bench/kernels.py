@@ -1,17 +1,18 @@
-"""Times of a call of each other kernel: projections, layers, optimisers, Poisson counts, windows of images,
-confusion matrices.
+"""Times of a call of each kernel without a bench of its own: projections, layers, optimisers, impurities,
+counts, windows of images, confusion matrices, checks.
 
     python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
-        [--json FILE]
+        [--clock wall] [--json FILE]
 
 Runs on `pip install .` alone. A rung "numpy" is the same in NumPy or SciPy, "reference" the reference
 implementation, "plain" hforest without vector instructions. Every rung must return hforest's result before
-anything is timed. Figures are microseconds per call, the median over repeats taken in turn, with the spread
-(half the range, in percent of the median) and the time over hforest's. "floor" is the time to copy in memory
-the minimum number of bytes that a call reads and writes, in percent of the call. It is above 100 if the
-arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests, splits, CO2,
-growth and prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py and
-predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py.
+anything is timed. Figures are microseconds of processor time per call, the median over repeats taken in
+turn, with the spread (half the range, in percent of the median) and the time over hforest's. "floor" is the
+time to copy in memory the minimum number of bytes that a call reads and writes, in percent of the call. It is
+above 100 if the arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests,
+splits, CO2, growth and prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py
+and predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py. A test checks that a
+bench names every compiled function (tests/test_bench_kernels.py).
 """
 
 import argparse
@@ -22,12 +23,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import ceilings, labels, machine_text, numbers, plainly, record, side_by_side, spread
+from common import (
+    CLOCKS,
+    add_clock,
+    ceilings,
+    labels,
+    machine_text,
+    numbers,
+    plainly,
+    record,
+    side_by_side,
+    spread,
+)
 from scipy import sparse, special
 
 import hforest
-from hforest import cascade, growth, images, layers, optim, project
-from hforest.core import dispatch
+from hforest import cascade, growth, hinge, images, layers, neural, optim, project, split
+from hforest.core import dispatch, machine
 
 Call = Callable[[], Any]
 Job = tuple[dict[str, Call], list[Any]]
@@ -91,6 +103,33 @@ def normalisation_backward(scale: float) -> Job:
         "numpy": lambda: grad / np.sqrt(var + np.float32(1e-7)),
     }
     return calls, [grad, grad]
+
+
+def normalisation_update(scale: float) -> Job:
+    """Returns the rungs of the first update of running moments."""
+    x = numbers(round(530 * scale), 5120)
+
+    def ours() -> tuple[np.ndarray, ...]:
+        moments = np.zeros(5120, np.float32), np.ones(5120, np.float32)
+        layers.normalize_update(x, *moments, 0)
+        return moments
+
+    def numpy() -> tuple[np.ndarray, ...]:
+        return x.mean(0, np.float64).astype(np.float32), x.var(0, np.float64, ddof=1).astype(np.float32)
+
+    return {"hforest": ours, "numpy": numpy}, [x, *numpy()]
+
+
+def squared(scale: float) -> Job:
+    """Returns the rungs of the squared loss of ten outputs and its gradient."""
+    prediction, y = numbers(round(100_000 * scale), 10), numbers(round(100_000 * scale), 10, seed=1)
+
+    def numpy() -> tuple[float, np.ndarray]:
+        difference = prediction.astype(np.float64) - y
+        loss = float((difference**2).sum() / (2 * len(y)))
+        return loss, (difference / len(y)).astype(np.float32)
+
+    return {"hforest": partial(layers.squared_loss, prediction, y), "numpy": numpy}, [prediction, y, y]
 
 
 def softmax(scale: float) -> Job:
@@ -186,6 +225,88 @@ def row_steps(
     return {"hforest": call(True), "dense": call(False)}, [grad, *(4 if adagrad else 6) * [grad]]
 
 
+def catch_up(scale: float) -> Job:
+    """Returns the rungs of up to 50 missed steps of Adam, on rows of ten numbers."""
+    n = round(100_000 * scale)
+    param, m, lr, eps = numbers(n, 10), numbers(n, 10, seed=1), 0.001, 1e-8
+    last = np.random.default_rng(2).integers(1000, 1050, n)
+
+    def ours() -> np.ndarray:
+        p = param.copy()
+        optim.adam_catch_up(p, m.copy(), m * m, last.copy(), 1050, lr)
+        return p
+
+    def numpy() -> np.ndarray:
+        p, first, second = param.astype(np.float64), m.astype(np.float64), (m * m).astype(np.float64)
+        for step in range(1001, 1051):
+            late = last < step
+            first[late] *= 0.9
+            second[late] *= 0.999
+            mean, var = first[late] / (1 - 0.9**step), second[late] / (1 - 0.999**step)
+            p[late] -= lr * mean / (np.sqrt(var) + eps)
+        return p.astype(np.float32)
+
+    return {"hforest": ours, "numpy": numpy}, 6 * [param]
+
+
+def impurities(scale: float) -> Job:
+    """Returns the rungs of the Gini impurity of nodes of ten classes."""
+    counts = np.random.default_rng(0).integers(1, 100, (round(100_000 * scale), 10)).astype(np.float32)
+
+    def numpy() -> np.ndarray:
+        p = counts / counts.sum(1, keepdims=True)
+        return 1 - (p * p).sum(1)
+
+    return {"hforest": partial(split.impurity, counts), "numpy": numpy}, [counts, numpy()]
+
+
+def soft_routes(scale: float) -> Job:
+    """Returns the rungs of the probabilities of the leaves of ten neural trees of depth 7."""
+    f = numbers(round(1000 * scale), 10, 127)
+
+    def numpy() -> np.ndarray:
+        left, mu = special.expit(f), np.ones((*f.shape[:2], 1), np.float32)
+        for depth in range(7):
+            d = left[..., 2**depth - 1 : 2 ** (depth + 1) - 1]
+            mu = np.stack([mu * d, mu * (1 - d)], -1).reshape(*f.shape[:2], -1)
+        return mu
+
+    return {"hforest": partial(neural.route, f), "numpy": numpy}, [f, numpy()]
+
+
+def leaves(scale: float) -> Job:
+    """Returns the rungs of the number of samples in each leaf of 100 trees of depth 10."""
+    n, rng = round(10_000 * scale), np.random.default_rng(0)
+    leaf = rng.integers(0, 1024, (n, 100), np.int32)
+
+    def numpy() -> np.ndarray:
+        return np.bincount((leaf + 1024 * np.arange(100)).ravel(), minlength=102_400).reshape(100, 1024)
+
+    return {"hforest": partial(hinge.leaf_counts, leaf, 1024), "numpy": numpy}, [leaf, numpy()]
+
+
+def first_bad(scale: float) -> Job:
+    """Returns the rungs of the check that ten million numbers are finite: -1, or where the first is not."""
+    x = numbers(round(10_000_000 * scale))
+
+    def numpy() -> int:
+        finite = np.isfinite(x)
+        return -1 if finite.all() else int(finite.argmin())
+
+    return {"hforest": partial(machine.first_nonfinite, x), "numpy": numpy}, [x]
+
+
+def first_outside(scale: float) -> Job:
+    """Returns the rungs of the check that ten million indices are in range: -1, or where the first is not."""
+    index = labels(round(10_000_000 * scale), 100)
+
+    def numpy() -> int:
+        outside = (index < 0) | (index >= 100)
+        return int(outside.argmax()) if outside.any() else -1
+
+    return {"hforest": partial(machine.first_outside, index, 100), "numpy": numpy}, [index]
+
+
 def poisson(scale: float) -> Job:
     """Returns the rungs of Poisson counts of five trees (Oza and Russell 2001)."""
     n = round(4000 * scale)
@@ -231,12 +352,20 @@ JOBS: dict[str, Callable[[float], Job]] = {
     "conv2d_backward": convolution_backward,
     "normalize": normalisation,
     "normalize_backward": normalisation_backward,
+    "normalize_update": normalisation_update,
+    "squared_loss": squared,
     "softmax_loss": softmax,
     "adagrad": adagrad,
     "adam": adam,
     "adagrad_rows": partial(row_steps, adagrad=True),
     "adam_rows": partial(row_steps, n_all=100_000, n_given=530, n_sets=1),
     "adam_rows 1M": row_steps,
+    "adam_catch_up": catch_up,
+    "impurity": impurities,
+    "route": soft_routes,
+    "leaf_counts": leaves,
+    "first_nonfinite": first_bad,
+    "first_outside": first_outside,
     "poisson_counts": poisson,
     "scan": scan,
     "confusion": confusion,
@@ -260,7 +389,7 @@ def run(name: str, options: argparse.Namespace, copied: float) -> list[dict[str,
             same(expected, call())
     calls["plain"] = plainly(calls["hforest"])
     with hforest.unchecked():
-        times = side_by_side(calls, options.repeats)
+        times = side_by_side(calls, options.repeats, CLOCKS[options.clock])
     n_bytes = sum(a if isinstance(a, float) else a.nbytes for a in arrays)
     ours = statistics.median(times["hforest"])
     rows = []
@@ -287,15 +416,17 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
     parser.add_argument("--repeats", type=int, default=7)
+    add_clock(parser)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     hforest.set_num_threads(options.threads)
     print(machine_text())
+    print(f"{options.clock} time")
     print(f"{'kernel':18} {'rung':10} {'us':>11} {'spread':>7} {'ratio':>8} {'floor':>7}")
-    copied = ceilings()["copy_bytes"]
+    copied = ceilings(CLOCKS[options.clock])["copy_bytes"]
     rows = [row for name in options.only for row in run(name, options, copied)]
     if options.json:
-        record(options.json, rows, command=" ".join(sys.argv))
+        record(options.json, rows, command=" ".join(sys.argv), clock=options.clock, copy_bytes=copied)
     return 0
 
 

@@ -36,7 +36,18 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
-from common import ceilings, machine_text, need, record, seconds, side_by_side, sizes_like, spread
+from common import (
+    CLOCKS,
+    add_clock,
+    ceilings,
+    machine_text,
+    need,
+    record,
+    seconds,
+    side_by_side,
+    sizes_like,
+    spread,
+)
 from compiled import compiled, new_process
 
 import hforest
@@ -261,7 +272,7 @@ def vector_rate(dtype: np.dtype) -> float:
 
     a, b = (np.ones((512, 512), dtype) for _ in range(2))
     with threadpool_limits(1, user_api="blas"):
-        return 512**3 / min(seconds(lambda: a @ b, 5))
+        return 512**3 / min(seconds(lambda: a @ b, 5, clock=CLOCKS["processor"]))
 
 
 # --------------------------------------------------------------------------------------------- runs
@@ -301,7 +312,7 @@ def run_shape(
         if "both" in options.jobs:
             for job, calls in torch_rungs(f, leaves, y, hforest.get_num_threads()).items():
                 jobs[job] |= calls
-        for job, call in (gpu_rungs(f, leaves, y) if last else {}).items():
+        for job, call in (gpu_rungs(f, leaves, y) if last and options.clock == "wall" else {}).items():
             jobs[job]["gpu"] = call
         for job, calls in jobs.items():
             if job not in options.jobs:
@@ -312,7 +323,7 @@ def run_shape(
             memories = {rung: extra_memory(call) for rung, call in calls.items()}
             memory = count * bytes_moved(job, dtype.itemsize) / best["copy_bytes"]
             floor = max(arithmetic, memory)
-            for rung, times in side_by_side(calls, options.repeats).items():
+            for rung, times in side_by_side(calls, options.repeats, CLOCKS[options.clock]).items():
                 median = statistics.median(times)
                 rows.append(
                     {
@@ -321,6 +332,7 @@ def run_shape(
                         "rung": rung,
                         "dtype": options.dtype,
                         "threads": hforest.get_num_threads(),
+                        "clock": options.clock,
                         "ms": 1e3 * median,
                         "least_ms": 1e3 * min(times),
                         "spread": spread(times),
@@ -346,13 +358,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     for count in sorted(set(options.threads)):
         hforest.set_num_threads(count)
         threads = hforest.get_num_threads()
-        best = ceilings()
-        best["operations"] = threads * vector_rate(np.dtype(options.dtype))
+        best = ceilings(CLOCKS[options.clock])
+        summed = options.clock == "processor"  # over threads
+        best["operations"] = (1 if summed else threads) * vector_rate(np.dtype(options.dtype))
         print(
             f"\n{threads} thread(s): copy {best['copy_bytes'] / 1e9:.1f} GB/s, "
             f"{best['operations'] / 1e9:.1f} G operations/s"
         )
-        rows.append({"threads": threads, "ceilings": best})
+        rows.append({"threads": threads, "clock": options.clock, "ceilings": best})
         print(
             f"{'n,M,D,K':>18} {'job':14} {'rung':14} {'ms':>10} {'least':>10} {'spread':>7} {'arith.':>8} "
             f"{'memory':>8} {'share':>7} {'extra MB':>9}"
@@ -371,10 +384,12 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
     f = rng.standard_normal((n, n_trees, 2**depth - 1)).astype(options.dtype)
     leaves = neural.uniform_leaves(n_trees, depth, n_classes, dtype=options.dtype)
     y = np.zeros(n, np.int32)
+    call = partial(neural.loss_backward, f, leaves, y)
     with hforest.using("reference"):
-        median = statistics.median(seconds(lambda: neural.loss_backward(f, leaves, y), 3)) / f.size
+        median = statistics.median(seconds(call, 3, clock=CLOCKS[options.clock])) / f.size
     print(f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns/vertex")
-    return {"job": "backward", "rung": "reference", "ns_per_vertex": 1e9 * median}
+    row = {"job": "backward", "rung": "reference", "clock": options.clock}
+    return row | {"ns_per_vertex": 1e9 * median}
 
 
 # ------------------------------------------------------------------------------------------ command
@@ -410,6 +425,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
+    add_clock(parser)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     need("-e '.[bench]'", "threadpoolctl")

@@ -5,25 +5,29 @@
     letter       100 trees of `grow` to purity; --data has x and y, else 20,000 rows of letter's shape
     lightgbm     500 trees of 31 leaves, a regression of 28 features
     xgboost      500 trees of depth 6, the same regression
+    hinge        100 hinge trees of depth 6 and 10, and 1000 of depth 10, of 100 features, ten summed outputs
 
 The rungs:
 
-    forest       tree.predict(forest, x)
+    forest       tree.predict(forest, x), hinge.forward(x, *forest)
     by hand      tree.predict(tree.Forest(*forest), x), which checks the forest at each call
-    prepared     tree.predict(tree.prepare(forest), x)
+    prepared     tree.predict(tree.prepare(forest), x), hinge.forward(x, hinge.prepare(*forest))
+    unchecked    hinge.forward inside of hforest.unchecked()
     estimator    RandomForestClassifier.predict_proba of hforest.sklearn, of letter
     others       if they are installed: onnxruntime and treelite's GTIL on the same trees (of boosted trees
                  only treelite), scikit-learn and scikit-learn-intelex on their own, equally large trees,
                  the library that boosted the trees, daal4py on its trees
 
 treelite converts boosted models; LightGBM's is walked in float64. Results are compared first. A time is that
-of 200 calls (20 slow calls) on 1000 different rows in turn, divided by the number of calls, on one thread.
+of 200 calls (20 slow calls) on 1000 different rows in turn, divided by the number of calls, on one thread;
+of hinge forests processor time.
 Figures are the median and the minimum of repeats taken in turn.
 """
 
 import argparse
 import itertools
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -34,9 +38,11 @@ from common import machine_text, need, record, side_by_side, spread
 from exchange import daal_call, samples
 
 import hforest
-from hforest import grow, tree
+from hforest import grow, hinge, tree
 
-MODELS = ("letter", "lightgbm", "xgboost")
+MODELS = ("letter", "lightgbm", "xgboost", "hinge")
+HINGE = ((100, 6), (100, 10), (1000, 10))
+"""Numbers of trees, and depths."""
 N_TRAIN, N_ROWS, N_TREES, N_BOOSTED = 16000, 1000, 100, 500
 SLOW = ("by hand", "estimator", "sklearn", "intelex", "lightgbm", "xgboost", "gtil")
 Call = Callable[[Any], Any]
@@ -158,6 +164,29 @@ def of_boosted(name: str) -> tuple[dict[str, Call], Any, int]:
     return calls | ({"daal4py": daal} if daal else {}), rows, len(forest.feature)
 
 
+def _hinge_forward(forest: Any, x: Any) -> Any:
+    return hinge.forward(x, *forest, aggregate="sum")
+
+
+def _unchecked(call: Call, x: Any) -> Any:
+    with hforest.unchecked():
+        return call(x)
+
+
+def of_hinge(n_trees: int, depth: int) -> tuple[dict[str, Call], Any, int]:
+    """Calls, rows, and the number of vertices of a hinge forest."""
+    parameters = hinge.init(n_trees, depth, 100, 10, rng=0)
+    rows = np.random.default_rng(0).standard_normal((N_ROWS, 100), np.float32)
+    calls: dict[str, Call] = {
+        "prepared": partial(_hinge_forward, (hinge.prepare(*parameters),)),
+        "forest": partial(_hinge_forward, parameters),
+    }
+    calls["unchecked"] = partial(_unchecked, calls["forest"])
+    for name, call in calls.items():
+        assert call(rows).tobytes() == calls["prepared"](rows).tobytes(), name
+    return calls, rows, parameters.thresholds.size
+
+
 def in_turn(call: Call, rows: list[Any], n: int) -> Callable[[], None]:
     """Returns a function that makes n calls on rows in turn."""
     turns = itertools.cycle(rows)
@@ -174,12 +203,19 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     measured: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
     print(f"{'model':>10} {'nodes':>8} {'rung':10} {'us median':>10} {'least':>8} {'/prepared':>10}")
+    made: dict[str, Callable[[], tuple[dict[str, Call], Any, int]]] = {}
     for name in options.models:
-        calls, x, n_nodes = of_letter(options) if name == "letter" else of_boosted(name)
+        if name == "hinge":
+            made |= {f"{m}x{depth}": partial(of_hinge, m, depth) for m, depth in HINGE}
+        else:
+            made[name] = partial(of_letter, options) if name == "letter" else partial(of_boosted, name)
+    for name, make in made.items():
+        calls, x, n_nodes = make()
+        clock = time.perf_counter if name in MODELS else time.process_time
         rows = [x[i : i + 1].copy() for i in range(len(x))]
         often = {rung: 20 if rung in SLOW else 200 for rung in calls}
         times = side_by_side(
-            {rung: in_turn(call, rows, often[rung]) for rung, call in calls.items()}, options.repeats
+            {rung: in_turn(call, rows, often[rung]) for rung, call in calls.items()}, options.repeats, clock
         )
         each = {rung: [one / often[rung] for one in taken] for rung, taken in times.items()}
         for rung, taken in each.items():
@@ -208,7 +244,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    if set(options.models) != {"letter"}:
+    if not set(options.models) <= {"letter", "hinge"}:
         need("-e '.[bench,treelite]' xgboost lightgbm", "treelite", "xgboost", "lightgbm")
     print(machine_text())
     measured = run(options)

@@ -1,7 +1,8 @@
 """Times of a training step of the MNIST network of Lay et al. 2018: gradients, and exact Adam whose cost is
 that of the rows that a batch reaches.
 
-    python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--json FILE]
+    python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1]
+        [--clock wall] [--json FILE]
 
 80 convolutions of 5x5, stride 3 (5120 features), normalisation, 1000 trees of depth 10 with ten classes in
 a leaf, batch 53, float32. The rungs are the same step by
@@ -22,12 +23,11 @@ dense step like 2**D.
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, record
+from common import CLOCKS, add_clock, ceilings, machine_text, record
 
 import hforest
 from hforest import hinge, layers, optim
@@ -168,7 +168,7 @@ def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
     return call
 
 
-def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
+def timed(calls: dict[str, Callable[[int], Any]], steps: int, clock: Callable[[], float]) -> dict[str, float]:
     """Returns median milliseconds of a step.
 
     The calls take turns of several steps. The first steps of a turn are not counted, since the caches then
@@ -179,10 +179,10 @@ def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float
     while min(len(values) for values in taken.values()) < steps:
         for name, call in calls.items():
             for j in range(turn):
-                begin = time.perf_counter()
+                begin = clock()
                 call(i + j)
                 if j >= warm:
-                    taken[name].append(1e3 * (time.perf_counter() - begin))
+                    taken[name].append(1e3 * (clock() - begin))
         i += turn
     return {name: statistics.median(values) for name, values in taken.items()}
 
@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--depths", nargs="+", type=int, default=[6, 8, 10, 12, 14])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60)
+    add_clock(parser)
     parser.add_argument("--json")
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)
@@ -201,9 +202,10 @@ def main() -> None:
     images = rng.random((40 * SAMPLES, 1, 28, 28), np.float32)
     z = rng.standard_normal((40, SAMPLES, FEATURES), np.float32)
     labels = rng.integers(0, CLASSES, (40, SAMPLES)).astype(np.int32)
-    copy = ceilings()["copy_bytes"]
+    clock = CLOCKS[args.clock]
+    copy = ceilings(clock)["copy_bytes"]
     rows: list[dict[str, Any]] = []
-    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds per step, checks off")
+    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds of {args.clock} time per step")
     for kind in args.kinds:
         check(kind)
         arrays = start(kind, TREES, 10, FEATURES)
@@ -220,7 +222,7 @@ def main() -> None:
             whole = network(images, kernels, moments, norm, inner)
             calls[f"{rung}, network"] = on_images(whole, labels)
         with hforest.unchecked():
-            result = timed(calls, args.steps)
+            result = timed(calls, args.steps, clock)
         print(f"\n{kind}s, depth 10, {numbers / 1e6:.1f} M parameters; floor of a dense step {floor:.1f} ms")
         for rung in RUNGS:
             ms, whole_ms = result[rung], result[f"{rung}, network"]
@@ -237,13 +239,13 @@ def main() -> None:
         for depth in args.depths:
             step, _ = forest_step("fused", kind, start(kind, TREES, depth, FEATURES))
             with hforest.unchecked():
-                ms = timed({"fused": on_features(step, z, labels)}, args.steps)["fused"]
+                ms = timed({"fused": on_features(step, z, labels)}, args.steps, clock)["fused"]
             print(f"  depth {depth:2}  {ms:7.2f}   {TREES * 2**depth * CLASSES / 1e6:7.1f} M leaf weights")
             rows.append(
                 {"kind": kind, "rung": "fused", "depth": depth, "forest_ms": ms, "threads": args.threads}
             )
     if args.json:
-        record(args.json, rows, command=" ".join(sys.argv))
+        record(args.json, rows, command=" ".join(sys.argv), clock=args.clock)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,34 @@ def test_softmax_by_hand(dtype):
     assert grad.dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("n", "n_classes"), [(1, 1), (3, 7), (5, 8), (40, 17), (9, 129), (4, 1000), (3300, 10)]
+)
+@pytest.mark.parametrize("scale", [1, 1e30])
+def test_softmax_of_the_reference_and_in_numpy(n, n_classes, scale, dtype):
+    # The sums are those of numpy.sum, whose order depends on the number of classes.
+    rng = np.random.default_rng(n)
+    scores, y = (scale * rng.normal(size=(n, n_classes))).astype(dtype), rng.integers(0, n_classes, n)
+    loss, grad = layers.softmax_loss(scores, y)
+    with hforest.using("reference"):
+        want_loss, want = layers.softmax_loss(scores, y)
+    assert loss == want_loss
+    assert grad.tobytes() == want.tobytes()
+    shifted = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)
+    p = np.exp(shifted)
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(n), y] -= 1
+    assert grad.tobytes() == (p / n).astype(dtype).tobytes()
+
+
+def test_labels_outside_are_refused_without_checks():
+    scores, y = np.zeros((2, 3)), np.array([0, 3], np.int32)
+    for fault in (3, -1):
+        y[1] = fault
+        with hforest.unchecked(), pytest.raises(IndexError, match="y: expected labels 0 to n_classes - 1"):
+            layers.softmax_loss(scores, y)
+
+
 def test_softmax_of_huge_scores(dtype):
     loss, grad = layers.softmax_loss(np.array([[1e30, 0], [-1e30, 0]], dtype), np.array([0, 1], np.int32))
     assert loss == 0

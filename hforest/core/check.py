@@ -61,6 +61,11 @@ def unchecked() -> AbstractContextManager[None]:
     return machine.Within(_values_checked, False)
 
 
+def checked() -> AbstractContextManager[None]:
+    """Runs the checks that read whole arrays inside a `with` block, also inside `unchecked()`."""
+    return machine.Within(_values_checked, True)
+
+
 def values_checked() -> bool:
     """Returns whether checks that read whole arrays run, which is False inside `unchecked()`."""
     return _values_checked.get()

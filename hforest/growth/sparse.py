@@ -23,22 +23,33 @@ class _Values(NamedTuple):
     """(n_stored + n_columns,): number of the value of each stored number, then of 0 in each column."""
 
 
+def _order(column: IntArray, value: FloatArray) -> IntArray:
+    """Returns the order by column, then by value, with missing values last; -0 does not occur."""
+    if value.itemsize == 8:
+        return np.lexsort((value, column))
+    # One integer orders a column and a float32: bits of negative numbers, but the sign, are inverted.
+    bits = np.where(np.isnan(value), np.float32(np.nan), value).view(np.int32)
+    return np.argsort((column << 32) + (bits ^ (bits >> 31 & 0x7FFFFFFF)))
+
+
 def _distinct_values(x: Columns) -> _Values:
     """Returns stored values, and 0 in each column, with the number of samples that do not store it."""
     n_samples, n_columns = x.shape
     data, _, indptr, _ = x.stored
     counts = np.diff(indptr)
-    value = np.concatenate([data.astype(np.float64), np.zeros(n_columns)]) + 0.0
+    value = np.concatenate([data, np.zeros(n_columns, data.dtype)]) + data.dtype.type(0)
     column = np.concatenate([np.repeat(np.arange(n_columns), counts), np.arange(n_columns)])
     weight = np.concatenate([np.ones(len(data), np.int64), n_samples - counts])
-    order = np.lexsort((value, column))
+    order = _order(column, value)
     value, column = value[order], column[order]
     same = (value[1:] == value[:-1]) | np.isnan(value[1:]) & np.isnan(value[:-1])
     begins = np.concatenate([[True], ~same | (column[1:] != column[:-1])])
     first = np.flatnonzero(begins)
     of_entry = np.empty(len(order), np.int64)
     of_entry[order] = np.cumsum(begins) - 1
-    return _Values(value[first], column[first], np.add.reduceat(weight[order], first), of_entry)
+    return _Values(
+        value[first].astype(np.float64), column[first], np.add.reduceat(weight[order], first), of_entry
+    )
 
 
 def _firsts(column: IntArray, n_columns: int) -> IntArray:
@@ -94,6 +105,8 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
     high[0, place] = numbers.value
     after = table[:-1][(missing >= 0) & (n_bins > 0)] + n_bins[(missing >= 0) & (n_bins > 0)]
     low[0, after], high[0, after] = low[0, after - 1], high[0, after - 1]
+    if np.array_equal(low, high):
+        high = low  # one table fits a cache better than two
     bin_of = np.zeros(len(distinct.value), np.int64)
     bin_of[number] = rank
     bin_of[is_missing] = missing[distinct.column[is_missing]]
@@ -131,11 +144,3 @@ def all_numbers(x: Columns) -> FloatArray:
     dense = np.zeros(x.shape, x.dtype)
     dense[x.stored.indices, np.repeat(np.arange(x.shape[1]), np.diff(x.stored.indptr))] = x.stored.data
     return dense
-
-
-def stored_rows(indptr: IntArray, indices: IntArray, n_samples: int) -> tuple[IntArray, IntArray]:
-    """Returns the columns that each sample stores: (n_samples + 1,) int64 and (n_stored,) int32."""
-    columns = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-    of_rows = np.zeros(n_samples + 1, np.int64)
-    np.cumsum(np.bincount(indices, minlength=n_samples), out=of_rows[1:])
-    return of_rows, columns[np.argsort(indices, kind="stable")]

@@ -19,14 +19,19 @@ samples are windows of images.
 
 `Parameters` is the NamedTuple of the three. All functions take C-contiguous NumPy or CuPy arrays and return
 arrays of the same kind. `hforest.unchecked()` skips the checks that read whole arrays; `hinge.kernels` has
-the operators without any check.
+the operators without any check, and `prepare` checks a forest once.
 """
 
 from ..core.windows import Windows
 from . import kernels
 from .grown import ForestStart, from_forest
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
+<<<<<<< HEAD
 from .paths import TreePath, bayes_weights, leaf_counts, leaf_rows, tree_path
+=======
+from .paths import TreePath, leaf_counts, leaf_rows, tree_path
+from .prepared import Prepared, prepare
+>>>>>>> kern
 from .ridge import LeafFit, fit_weights
 from .shared import AdamState, Gradients, Route, RowGradient
 from .starts import Parameters, init
@@ -39,6 +44,7 @@ __all__ = [
     "Gradients",
     "LeafFit",
     "Parameters",
+    "Prepared",
     "Route",
     "RowGradient",
     "TreePath",
@@ -60,6 +66,7 @@ __all__ = [
     "leaf_outputs",
     "leaf_rows",
     "median_thresholds",
+    "prepare",
     "repair_thresholds",
     "thresholds_consistent",
     "traverse",

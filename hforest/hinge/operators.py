@@ -7,8 +7,9 @@ import numpy as np
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.windows import Windows
-from . import kernels
+from . import kernels, prepared
 from .margins import MarginName
+from .prepared import Prepared
 from .shared import (
     Aggregate,
     Call,
@@ -113,9 +114,9 @@ def check_forward(
 
 def forward(
     x: FloatArray,
-    thresholds: FloatArray,
-    features: Array,
-    weights: FloatArray,
+    thresholds: FloatArray | Prepared,
+    features: Array | None = None,
+    weights: FloatArray | None = None,
     *,
     kind: Kind = "tree",
     margin: MarginName = "column",
@@ -130,10 +131,11 @@ def forward(
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
         three spatial axes.
-    thresholds : (n_trees, n_vertices) array, dtype of x
+    thresholds : (n_trees, n_vertices) array, dtype of x, or Prepared
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side.
+        to one side. A forest of `prepare` stands for thresholds, features and weights; then kind, margin and
+        windows are left out.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
         Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
         learned vector, whose inner product with x the vertex compares.
@@ -157,8 +159,9 @@ def forward(
 
     Notes
     -----
-    Cost: a traversal and one row of weights per sample and tree. Extra memory does not grow with n_samples,
-    and with `aggregate` the outputs of single trees are not stored.
+    Cost: a traversal and one row of weights per sample and tree, and a check of all thresholds and features;
+    for single samples `prepare` the forest. Extra memory does not grow with n_samples, and with `aggregate`
+    the outputs of single trees are not stored.
 
     Examples
     --------
@@ -171,25 +174,37 @@ def forward(
     >>> hforest.hinge.forward(x, t[:, :2], f[:, :2], w, kind="fern", aggregate="sum")
     array([1.5])
     """
-    inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
+    named: dict[str, Any] = {"thresholds": thresholds, "features": features, "weights": weights}
+    if isinstance(thresholds, Prepared):
+        _check_words(named, (kind, margin, windows), thresholds)
+        if (result := prepared.forward(thresholds, x, aggregate, out)) is not None:
+            return result
+        kind, margin, windows = thresholds.kind, thresholds.margin, thresholds.windows
+        named = thresholds.parameters._asdict()  # the checks of the arrays raise
+    inputs: dict[str, Any] = {"x": x, **named}
     _, shape = check_forward(kind, margin, windows, aggregate, inputs)
     y = (
         dispatch.empty(x)(shape, x.dtype)
         if out is None
         else results(("y",), out, (shape,), (x.dtype,), inputs)[0]
     )
-    kernels.forward(
-        x,
-        thresholds,
-        features,
-        weights,
-        kind=kind,
-        margin=margin,
-        windows=windows,
-        aggregate=aggregate,
-        out=y,
-    )
+    kernels.forward(**inputs, kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=y)
     return y
+
+
+def _check_words(named: dict[str, Any], words: tuple[Any, ...], forest: Prepared) -> None:
+    """Checks that a prepared forest is called without arrays, and with no words or its own."""
+    for name in ("features", "weights"):
+        check.require(
+            named[name] is None, name, "None with a prepared forest", type(named[name]).__name__,
+            "pass x and the forest alone, or the three arrays", TypeError,
+        )  # fmt: skip
+    own, defaults = (forest.kind, forest.margin, forest.windows), ("tree", "column", None)
+    for name, word, mine, default in zip(("kind", "margin", "windows"), words, own, defaults, strict=True):
+        check.require(
+            word is default or word == mine, name, f"{mine!r}, as the forest was prepared", repr(word),
+            f"leave {name} out",
+        )  # fmt: skip
 
 
 def forward_with_route(

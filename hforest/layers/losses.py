@@ -7,8 +7,8 @@ import numpy as np
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray
 from ..core.gpu import cast
-from . import gpu
 
+_PACKAGE = __package__
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -55,21 +55,8 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     check.same_device(scores=scores, y=labels)
     if n == 0:
         return 0.0, dispatch.array_module(scores).empty_like(scores)
-    if dispatch.runs_on_gpu(scores):
-        there, grad = gpu.softmax_loss(scores, labels)
-        return _number(there), grad
-    at = (np.arange(n), labels)
-    wide = scores.astype(_FLOAT64, copy=False)
-    with np.errstate(over="ignore"):
-        shifted = wide - wide.max(axis=1, keepdims=True)
-        of_label = shifted[at]
-        p = np.exp(shifted, out=shifted)
-        total = p.sum(axis=1, keepdims=True)
-        loss = float((np.log(total[:, 0]) - of_label).sum()) / n
-    p /= total
-    p[at] -= 1
-    p /= n
-    return loss, p.astype(dtype, copy=False)
+    loss, grad = dispatch.backend(_PACKAGE, scores).softmax_loss(scores, labels)
+    return _number(loss), grad
 
 
 def _number(loss: Any) -> Any:
@@ -120,7 +107,11 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     if n == 0:
         return 0.0, dispatch.array_module(prediction).empty_like(prediction)
     with np.errstate(over="ignore"):
-        difference = cast(prediction, _FLOAT64) - cast(y, _FLOAT64)
-        loss = _number((difference * difference).sum() / (2 * n))
-        difference /= n
-        return loss, cast(difference, dtype)
+        if dispatch.runs_on_gpu(prediction):
+            difference = cast(prediction, _FLOAT64) - cast(y, _FLOAT64)
+            grad = cast(difference / n, dtype)
+        else:  # NumPy converts dtypes by blocks, without an array of them
+            difference = np.subtract(prediction, y, dtype=_FLOAT64)
+            grad = np.divide(difference, n, out=np.empty_like(prediction), casting="same_kind")
+        difference *= difference
+        return _number(difference.sum() / (2 * n)), grad

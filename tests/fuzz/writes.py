@@ -431,10 +431,9 @@ PREPARE = {"forest": tree.prepare, "model": tabular.prepare}
 
 
 def takes_checked(target: Target) -> bool:
-    """Whether a function takes objects that carry what was checked."""
-    return any(
-        word in target.annotation(name) for name in target.parameters for word in ("Samples", "Prepared")
-    )
+    """Whether a function takes samples, or a prepared forest or model, that carry what was checked."""
+    annotations = {name: target.annotation(name) for name in target.parameters}
+    return any("Samples" in a or ("Prepared" in a and name in PREPARE) for name, a in annotations.items())
 
 
 def between(s: Setting) -> Case:

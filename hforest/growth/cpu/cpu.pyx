@@ -43,8 +43,8 @@ from ...core.projections import draw_table
 from ...core.sparse import Columns
 from ..bins import Bins, Prepared
 from ..encoding import whole_numbers
-from ..sparse import stored_rows
 from ..trees import NO_DEFAULTS, Trees
+from .sources.stored import stored_rows
 
 cdef extern from "growth/poisson.h" nogil:
     int hf_poisson(uint32_t word)
@@ -325,8 +325,8 @@ cdef hf_task task_of(objective, int64_t n_candidates, batch, bint single):
 cdef hf_stored_rows _stored_rows(rows, shape):
     # Returns the struct of the result of stored_rows, which must outlive it.
     cdef hf_stored_rows a
-    indptr, columns = rows
-    a.indptr, a.column = start[int64_t](indptr), start[int32_t](columns)
+    indptr, columns, entries = rows
+    a.indptr, a.column, a.entry = start[int64_t](indptr), start[int32_t](columns), start[int32_t](entries)
     a.n, a.n_columns = shape
     return a
 

@@ -116,7 +116,7 @@ cdef void prefetch_column(
 ) noexcept nogil:
     # Prefetches the memory that a reader will read.
     cdef int64_t n = node.last - node.first
-    if is_stored(c) or c.offset != NULL or is_by_rows(c, t, n):
+    if c.offset != NULL or is_by_rows(c, t, n):
         return
     if is_prefetched(n, t.n * c.n_columns * c.width):
         prefetch_numbers(

@@ -28,7 +28,9 @@ from hforest.growth.cpu.sources.on_demand cimport prefetch_numbers_of, require_c
 from hforest.growth.cpu.scorers.pairwise cimport best_pairwise
 from hforest.growth.cpu.scorers.random_thresholds cimport write_sides
 from hforest.growth.cpu.scorers.table cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
-from hforest.growth.cpu.sources.stored cimport best_random_stored, place_samples, scan_few, start_stored
+from hforest.growth.cpu.sources.stored cimport (
+    STORED_AHEAD, best_random_stored, place_samples, prefetch_stored, scan_few, start_stored,
+)
 from hforest.growth.cpu.scorers.term_histogram cimport best_of_terms, start_kept
 from hforest.growth.cpu.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
@@ -189,6 +191,7 @@ cdef hf_split best_column(
     cdef hf_sampling sampling
     cdef hf_scorer scorer
     cdef int64_t count, n = node.last - node.first, n_steps = 0, f, column
+    cdef int64_t ahead = STORED_AHEAD if is_stored(c) else 2
     cdef int kind = SORTED_SCAN, n_orders, number
     cdef const uint32_t* candidates = work.features.column
     cdef bint varies = False
@@ -221,9 +224,12 @@ cdef hf_split best_column(
     while f < c.n_columns and (f < t.n_candidates or not varies):
         if is_perfect(r, best.score, weight) or hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
             break
-        # The next column is prefetched while this one is scored.
-        while sampling.n_sampled <= f or sampling.n_sampled < min(f + 2, t.n_candidates):
+        # Next columns are prefetched while this one is scored.
+        while sampling.n_sampled <= f or sampling.n_sampled < min(f + ahead, t.n_candidates):
             column = sample_feature(&work.features, &sampling)
+            if is_stored(c):
+                prefetch_stored(r, c, column)
+                continue
             require_column(t, c, &work.encoder, column)
             prefetch_column(t, r, c, node, column)
         column = work.features.column[f]

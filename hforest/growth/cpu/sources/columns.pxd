@@ -9,10 +9,11 @@ cdef enum:
     NEAR_SAMPLES = 64      # samples up to which columns that fit in L2 are read from rows
 
 
-# The columns of which each sample of a sparse matrix stores a value.
+# The values that each sample of a sparse matrix stores.
 ctypedef struct hf_stored_rows:
     const int64_t* indptr    # (n + 1,)
     const int32_t* column    # (n_stored,)
+    const int32_t* entry     # (n_stored,)  the number of the value in its column
     int64_t n
     int64_t n_columns
 

@@ -10,26 +10,86 @@ With integer weights the cost of a split is proportional to the number of stored
 samples are the sums of the node minus those of the stored ones. All else uses the bins of all samples.
 """
 
-from libc.math cimport INFINITY, ceil
+import numpy as np
+
+from libc.math cimport INFINITY, ceil, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
-from hforest.core.machine cimport hf_stopped_after
+from hforest.core.machine cimport (
+    hf_stopped_after, hf_watch, raise_interrupt, start_watch,
+)
 from hforest.core.score cimport hf_beats, hf_beats_in_any_order
 from hforest.growth.cpu.scorers.random_thresholds cimport split_bins
 from hforest.growth.cpu.scorers.sorted_scan cimport sort_keys
 from hforest.growth.cpu.sources.columns cimport has_orders, table_at
 from hforest.growth.cpu.sources.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
 from hforest.growth.cpu.sources.node_orders cimport fill_sides, hf_column_workspace
-from hforest.growth.cpu.task cimport HF_COUNT, HF_TERMS, is_perfect, no_split, weight_bits
+from hforest.growth.cpu.task cimport HF_COUNT, HF_PREFETCH, HF_TERMS, is_perfect, no_split, weight_bits
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
+
+cdef enum:
+    ROWS = 1  # values that are read from rows in the time of one look-up in a column
 
 ctypedef fused bin_t:
     uint8_t
     uint16_t
     uint32_t
+
+
+def stored_rows(const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_samples):
+    """Returns the values that samples store, by `hf_stored_rows`: starts of samples, columns and entries.
+
+    indptr   IN (n_columns + 1,)
+    indices  IN (n_stored,)  samples, 0 to n_samples - 1
+    """
+    cdef int64_t[::1] start = np.zeros(n_samples + 1, np.int64)
+    cdef int32_t[::1] column = np.empty(indices.shape[0], np.int32), entry = np.empty_like(column)
+    cdef int64_t f, e, at, n_steps = 0
+    cdef hf_watch watch
+    start_watch(&watch)
+    with nogil:
+        for e in range(indices.shape[0]):
+            start[indices[e] + 1] += 1
+        for e in range(n_samples):
+            start[e + 1] += start[e]
+        for f in range(indptr.shape[0] - 1):
+            if hf_stopped_after(&watch, &n_steps, indptr[f + 1] - indptr[f]):
+                break
+            for e in range(indptr[f], indptr[f + 1]):
+                at = start[indices[e]]
+                column[at], entry[at] = <int32_t> f, <int32_t> (e - indptr[f])
+                start[indices[e]] = at + 1
+    raise_interrupt(&watch)
+    starts = np.zeros(n_samples + 1, np.int64)  # each start is now that of the next sample
+    starts[1:] = start[:n_samples]
+    return starts, np.asarray(column), np.asarray(entry)
+
+
+cdef int64_t _max_values(const hf_task* t, const hf_stored_rows* rows) noexcept nogil:
+    # Returns the largest number of values for which _is_by_rows is true.
+    cdef int64_t n_stored = rows.indptr[rows.n], of_column = n_stored // rows.n_columns + 1
+    cdef int64_t most = ROWS * t.n_candidates * of_column
+    return min(n_stored, max(most, <int64_t> sqrt(<double> ROWS * rows.n_columns * of_column)) + 1)
+
+
+cdef bint _is_by_rows(
+    const hf_task* t, const hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
+) noexcept nogil:
+    # Returns whether reading the rows of a node's samples costs less than searching its candidates' columns.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t i, n = node.last - node.first, n_values = 0, cost, looks
+    if n > s.max_values:
+        return False
+    for i in range(node.first, node.last):
+        n_values += rows.indptr[r.sample[i] + 1] - rows.indptr[r.sample[i]]
+        if n_values > s.max_values:
+            return False
+    cost = n_values + n
+    looks = max(t.n_candidates, rows.n_columns // cost)
+    return cost <= ROWS * looks * min(8 * n, rows.indptr[rows.n] // rows.n_columns + 1)
 
 
 cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
@@ -40,50 +100,64 @@ cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* 
     r.stored = s
     if s == NULL:
         return
-    s.place = <uint32_t*> take_zeros(arena, t.n * 4)
-    s.seen = <uint32_t*> take_zeros(arena, rows.n_columns * 4)
-    s.at, s.entry = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    s.place = <hf_place*> take_zeros(arena, t.n * sizeof(hf_place))
+    s.column = <hf_stored_column*> take_zeros(arena, rows.n_columns * sizeof(hf_stored_column))
+    s.max_values = _max_values(t, rows)
+    s.value = <hf_stored_value*> take(arena, s.max_values * sizeof(hf_stored_value))
+    s.at, s.entry = <int32_t*> take(arena, (n + 1) * 4), <int32_t*> take(arena, (n + 1) * 4)
     s.bin = <int32_t*> take(arena, n * 4)
     s.touched, s.sum = <int32_t*> take(arena, n * 4), <double*> take(arena, n * 8)
     s.is_touched = <uint8_t*> take_zeros(arena, n)
 
 
-cdef inline bint _is_by_rows(const hf_task* t, const hf_stored_rows* rows, int64_t n) noexcept nogil:
-    # Returns whether reading the rows of n samples costs less than searching their candidates' columns.
-    cdef int64_t n_stored = rows.indptr[rows.n], of_rows = n * (n_stored // rows.n + 1)
-    cdef int64_t looks = max(t.n_candidates, rows.n_columns // of_rows)
-    return of_rows <= 2 * looks * min(8 * n, n_stored // rows.n_columns + 1)
-
-
 cdef void place_samples(
     const hf_task* t, hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
 ) noexcept nogil:
-    # Writes the position of each sample of a node and, for few samples, the columns in which they store a
-    # value. Called before the candidates of the node are read.
+    # Writes the position of each sample of a node or, if its samples store few values, lists of these values.
+    # Called before the candidates of the node are read.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef int64_t i, e
+    cdef hf_stored_column* column
+    cdef int64_t i, e, k = 0
     cdef uint32_t sample
-    s.node = 0
-    for i in range(node.first, node.last):
-        s.place[r.sample[i]] = <uint32_t> i
-    if not _is_by_rows(t, rows, node.last - node.first):
+    s.node += 1
+    s.is_by_rows = _is_by_rows(t, r, rows, node)
+    if not s.is_by_rows:
+        for i in range(node.first, node.last):
+            s.place[r.sample[i]].node, s.place[r.sample[i]].at = s.node, <uint32_t> (i - node.first)
         return
-    s.n_nodes += 1
-    s.node = s.n_nodes
-    for i in range(node.first, node.last):
+    for i in range(node.last - 1, node.first - 1, -1):  # a list is in the order of the samples
         sample = r.sample[i]
         for e in range(rows.indptr[sample], rows.indptr[sample + 1]):
-            s.seen[rows.column[e]] = s.node
+            column = s.column + rows.column[e]
+            s.value[k].next = column.first if column.node == s.node else -1
+            s.value[k].at, s.value[k].entry = <int32_t> (i - node.first), rows.entry[e]
+            column.node, column.first = s.node, <int32_t> k
+            k += 1
 
 
 cdef inline bint _is_unseen(const hf_workspace* r, int64_t column) noexcept nogil:
     # Returns whether a column is known to store no value of a node.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    return s.node and s.seen[column] != s.node
+    return s.is_by_rows and s.column[column].node != s.node
+
+
+cdef void prefetch_stored(const hf_workspace* r, const hf_columns* c, int64_t column) noexcept nogil:
+    # Prefetches what stored_bins reads first of a column, and its tables for random thresholds.
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t first
+    if s.is_by_rows:
+        HF_PREFETCH(s.column + column)
+    else:
+        first = c.stored.indptr[column]
+        HF_PREFETCH(c.stored.sample + first)
+        HF_PREFETCH(<const char*> c.bins + first * c.width)
+    if c.random_thresholds and not _is_unseen(r, column):
+        HF_PREFETCH(c.low + c.stored.table[column])
+        HF_PREFETCH(c.high + c.stored.table[column])
 
 
 cdef int64_t find_stored(
-    const hf_workspace* r, const hf_pending* node, const int32_t* sample, int64_t n_stored
+    const hf_workspace* r, const hf_pending* node, int64_t column, const int32_t* sample, int64_t n_stored
 ) noexcept nogil:
     # Writes the values of a column that the samples of a node store, in their order, to `at` and `entry` of
     # r.stored; returns their number.
@@ -91,7 +165,15 @@ cdef int64_t find_stored(
     # sample  IN (n_stored,)  of each value of the column, ascending
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef const uint32_t* of_node = r.sample + node.first
-    cdef int64_t i, e, p, low = 0, high, middle, k = 0, steps = 1, n = node.last - node.first
+    cdef int64_t i, e, low = 0, high, middle, k = 0, steps = 1, n = node.last - node.first
+    cdef hf_place place
+    if s.is_by_rows:
+        i = s.column[column].first if s.column[column].node == s.node else -1
+        while i >= 0:
+            s.at[k], s.entry[k] = s.value[i].at, s.value[i].entry
+            i = s.value[i].next
+            k += 1
+        return k
     while (<int64_t> 1 << steps) < n_stored:
         steps += 1
     if n * steps < n_stored:
@@ -111,11 +193,10 @@ cdef int64_t find_stored(
                 k += 1
         return k
     for e in range(n_stored):
-        p = s.place[sample[e]]
-        # The place of a sample of another node, or of none, is that of a different sample.
-        if node.first <= p < node.last and r.sample[p] == <uint32_t> sample[e]:
-            s.at[k], s.entry[k] = <int32_t> (p - node.first), <int32_t> e
-            k += 1
+        place = s.place[sample[e]]
+        # Without a branch: a processor would predict it badly.
+        s.at[k], s.entry[k] = <int32_t> place.at, <int32_t> e
+        k += place.node == s.node
     return k
 
 
@@ -214,7 +295,7 @@ cdef int64_t add_stored(
         if _is_unseen(r, index[e]):
             continue
         first = a.indptr[index[e]]
-        k = find_stored(r, node, a.sample + first, a.indptr[index[e] + 1] - first)
+        k = find_stored(r, node, index[e], a.sample + first, a.indptr[index[e] + 1] - first)
         for j in range(k):
             at = s.at[j]
             if not s.is_touched[at]:
@@ -247,7 +328,7 @@ cdef int64_t stored_bins(
     cdef int64_t first = c.stored.indptr[column], k
     if _is_unseen(r, column):
         return 0
-    k = find_stored(r, node, c.stored.sample + first, c.stored.indptr[column + 1] - first)
+    k = find_stored(r, node, column, c.stored.sample + first, c.stored.indptr[column + 1] - first)
     if c.width == 1:
         _gather(<const uint8_t*> c.bins + first, s.entry, k, s.bin)
     elif c.width == 2:
@@ -352,11 +433,14 @@ cdef hf_split best_random_stored(
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
     cdef hf_range bins
-    cdef int64_t k, table, number = 0, n = node.last - node.first, n_steps = 0
+    cdef int64_t k, table, f = 0, number = 0, n = node.last - node.first, n_steps = 0
     place_samples(t, r, &c.stored.rows, node)
     sampling.key, sampling.n_sampled = key, 0
-    while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
-        split.column = sample_feature(&work.features, &sampling)
+    while f < c.n_columns and (f < t.n_candidates or number == 0):
+        while sampling.n_sampled <= f or sampling.n_sampled < min(f + STORED_AHEAD, t.n_candidates):
+            prefetch_stored(r, c, sample_feature(&work.features, &sampling))
+        split.column = work.features.column[f]
+        f += 1
         k = stored_bins(r, c, node, split.column)
         if hf_stopped_after(t.watch, &n_steps, k + t.n_outputs):
             break
