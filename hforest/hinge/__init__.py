@@ -26,12 +26,8 @@ from ..core.windows import Windows
 from . import kernels
 from .grown import ForestStart, from_forest
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
-<<<<<<< HEAD
 from .paths import TreePath, bayes_weights, leaf_counts, leaf_rows, tree_path
-=======
-from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .prepared import Prepared, prepare
->>>>>>> kern
 from .ridge import LeafFit, fit_weights
 from .shared import AdamState, Gradients, Route, RowGradient
 from .starts import Parameters, init
