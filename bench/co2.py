@@ -169,7 +169,7 @@ def check(shape: Shape) -> None:
     x, y, w = problem((1000, *shape[1:]))
     peer = Numpy(x, y, w, shape[2])
     key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
-    order = descent._epoch_order(key, 0, descent.shuffled(key, len(x)))
+    order = descent.epoch_order(key, 0, descent.shuffled(key, len(x)))
     for first in range(0, len(x), BATCH):
         peer.step(order[first : first + BATCH])
     history: list[float] = []
