@@ -263,7 +263,9 @@ class _TreeProblem:
         return sums
 
     def slopes(self, w, theta, rows):
-        losses, total, of_splits, of_leaves = _Losses(self.labels, self.targets, *theta), 0.0, {}, {}
+        losses, total = _Losses(self.labels, self.targets, *theta), 0.0
+        of_splits: dict = {}
+        of_leaves: dict = {}
         for i in rows:
             _, _, leaf, split, sign = self.worst(w, losses, i)
             weight = float(self.weight[i])
@@ -317,7 +319,9 @@ def refine(trees, samples, judge, schedule, seed, first_tree, history):
         key = keys(philox(seed, first_tree + m, 0))[0]
         w[:], theta[:] = whole_trees.descend(problem, of_judge, schedule, key, w, theta, history[m])
         losses = _Losses(samples.labels, samples.targets, *theta)
-        trees.value[leaves] = theta if samples.labels is None else [[_exp(-a) for a in row] for row in losses.table]
+        trees.value[leaves] = (
+            theta if samples.labels is None else [[_exp(-a) for a in row] for row in losses.table]
+        )
 
 
 class _Search:

@@ -7,7 +7,6 @@ split at most. With p = w.x at that split it is the larger of ``loss(leaf, y)`` 
 flip, y) - 2 |p|`` over the splits of the sample's path; others do not change the leaf.
 """
 
-import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,10 +39,10 @@ class Trees(NamedTuple):
 class Slopes(NamedTuple):
     """Sums over samples of subgradients of the bound, at the splits and leaves that have some."""
 
-    splits: IntArray
-    of_splits: FloatArray
+    splits: Any
+    of_splits: Any
     """(number of splits, n_features + 1), dtype of w."""
-    leaves: IntArray
+    leaves: Any
     of_leaves: Any
     """(number of leaves, n_outputs) float64."""
     weight: float

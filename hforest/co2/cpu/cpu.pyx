@@ -1,7 +1,7 @@
 """Surrogates, oblique stumps, trees of stumps and their refinement on the CPU.
 
-One thread grows or refines a tree, but several refine one alone. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a
-large node, and the lines of `fit_oc1`.
+One thread grows a tree, or refines one of several. Threads share the passes of `surrogate`, `surrogate_grad`
+and `fit_stump` over a large node, the lines of `fit_oc1`, and the samples of a tree that `refine` has alone.
 """
 
 import numpy as np

@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.losses cimport HF_CHUNK, HF_LN2, hf_exp, hf_log2, write_log_losses
-from hforest.co2.cpu.rows cimport add_rows, dot_row, hf_rows, row_bytes
+from hforest.co2.cpu.rows cimport add_rows, dot_row, row_bytes
 from hforest.co2.cpu.stump_fit cimport epochs_of, hf_schedule, move, order_epoch, project, w_bytes
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
@@ -171,14 +171,15 @@ cdef void _sum_chunk(
 cdef double _sum(const hf_tree_fit* f, const hf_samples* s, bint of_losses) noexcept nogil:
     # Returns the bound over all samples, or the loss.
     cdef int64_t n_chunks = (s.rows.n + HF_CHUNK - 1) // HF_CHUNK, c
+    cdef int n_threads = f.n_threads
     cdef double total = 0
-    if f.n_threads == 1:
+    if n_threads == 1:
         for c in range(n_chunks):
             if hf_stopped(f.watch):
                 return 0
             _sum_chunk(f, s, of_losses, c, f.sums + 2 * c)
     else:
-        for c in prange(hf_units(f.watch, n_chunks, f.n_threads), schedule="dynamic", num_threads=f.n_threads):
+        for c in prange(hf_units(f.watch, n_chunks, n_threads), schedule="dynamic", num_threads=n_threads):
             if hf_begin(f.watch, c):
                 _sum_chunk(f, s, of_losses, c, f.sums + 2 * c)
                 hf_end(f.watch)
