@@ -254,10 +254,11 @@ def test_validation_takes_the_round_of_least_loss():
     x, y = problem(300)
     forest = grown(x, y, n_trees=1)
     other = problem(200, seed=1)
-    call = {"nu": 3.0, "lr": 1.0, "rng": 0}
+    call = {"nu": 3.0, "lr": 1.0, "loss": PAIRS["log"], "rng": 0}
 
     def loss(forest):
-        return -np.log(tree.predict(forest, other[0])[np.arange(200), other[1]]).sum()
+        theta = tree.predict(forest, other[0])
+        return sum(losses(row, label) for row, label in zip(theta, other[1], strict=True))
 
     rounds = [loss(co2.refine(forest, x, y, max_rounds=k, validation=other, **call)) for k in range(8)]
     assert np.all(np.diff(rounds) <= 0)

@@ -280,8 +280,8 @@ class _TreeProblem:
         pulls = [losses.gradient(leaf, *sums) for leaf, sums in of_leaves.items()]
         return Slopes([*of_splits], [*of_splits.values()], [*of_leaves], pulls, total)
 
-    def start(self, w, smooth, n_leaves, n_outputs):
-        """Returns theta from the samples that reach the leaves."""
+    def sums(self, w, n_leaves, n_outputs):
+        """Returns weights and weighted outputs of the samples in each leaf, then those of all samples."""
         losses = _Losses(self.labels, self.targets, [0.0] * n_outputs)
         weights, sums = [0.0] * n_leaves, [[0.0] * n_outputs for _ in range(n_leaves)]
         all_weight, all_sums = 0.0, [0.0] * n_outputs
@@ -292,14 +292,29 @@ class _TreeProblem:
             all_sums = [a + unit * b for a, b in zip(all_sums, outputs, strict=True)]
             weights[leaf] += unit
             all_weight += unit
+        return weights, sums, all_weight, all_sums
+
+    def start(self, w, smooth, n_leaves, n_outputs):
+        """Returns theta from the samples that reach the leaves."""
+        weights, sums, all_weight, all_sums = self.sums(w, n_leaves, n_outputs)
         if self.labels is None:
-            mean = [a / all_weight for a in all_sums]
-            return [
-                [a / weight for a in total] if weight > 0 else mean
-                for weight, total in zip(weights, sums, strict=True)
-            ]
+            return _means(weights, sums, [[a / all_weight for a in all_sums]] * n_leaves)
         share = _smoothing(all_sums, smooth)
         return [_logarithms(total, weight, share) for weight, total in zip(weights, sums, strict=True)]
+
+    def values(self, w, theta):
+        """Returns shares of the classes in the leaves, or means; in a leaf without samples those of theta."""
+        losses = _Losses(self.labels, self.targets, *theta)
+        of_theta = theta if self.labels is None else [[_exp(-a) for a in row] for row in losses.table]
+        return _means(*self.sums(w, *theta.shape)[:2], of_theta)
+
+
+def _means(weights, sums, others):
+    """Returns the means of leaves; those of `others` in leaves of weight 0."""
+    return [
+        [a / weight for a in total] if weight > 0 else other
+        for weight, total, other in zip(weights, sums, others, strict=True)
+    ]
 
 
 def refine(trees, samples, judge, schedule, seed, first_tree, history):
@@ -318,10 +333,7 @@ def refine(trees, samples, judge, schedule, seed, first_tree, history):
         theta[:] = problem.start(start, schedule.smooth, len(theta), n_outputs)
         key = keys(philox(seed, first_tree + m, 0))[0]
         w[:], theta[:] = whole_trees.descend(problem, of_judge, schedule, key, w, theta, history[m])
-        losses = _Losses(samples.labels, samples.targets, *theta)
-        trees.value[leaves] = (
-            theta if samples.labels is None else [[_exp(-a) for a in row] for row in losses.table]
-        )
+        trees.value[leaves] = problem.values(w, theta)
 
 
 class _Search:

@@ -219,8 +219,8 @@ def refine(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    nu: float = 10.0,
-    lr: float = 0.1,
+    nu: float = 40.0,
+    lr: float = 0.3,
     max_rounds: int = 20,
     stump: StumpSettings = StumpSettings(),  # noqa: B008 (a tuple)
     sample_weight: ArrayLike | None = None,
@@ -266,9 +266,9 @@ def refine(
     Returns
     -------
     Forest
-        Forest with projections as splits, in the order of the nodes of `forest`. Leaf values are the
-        probabilities of the classes or the fitted means; with `loss` they are thetas. `gain` is that of
-        `forest`.
+        Forest with projections as splits, in the order of the nodes of `forest`. Leaf values are
+        shares of the classes or mean targets of the samples there, or those of theta where there are none;
+        with `loss` they are thetas. `gain` is that of `forest`.
 
     Raises
     ------

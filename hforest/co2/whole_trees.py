@@ -33,7 +33,7 @@ class Trees(NamedTuple):
     theta: FloatArray
     """(n_leaves, n_outputs) float64: unnormalised log-probabilities, or means; OUT."""
     value: FloatArray
-    """(n_leaves, n_outputs) float64: probabilities of the classes, or means; OUT."""
+    """(n_leaves, n_outputs) float64: shares of the classes, or means; OUT."""
 
 
 class Slopes(NamedTuple):

@@ -211,46 +211,72 @@ cdef void _include_all(hf_tree_fit* f) noexcept nogil:
         _include(f, leaf)
 
 
-cdef void _start_theta(hf_tree_fit* f) noexcept nogil:
-    # Writes theta from the samples that reach the leaves: logarithms of smoothed shares, or means.
+cdef double _sum_leaves(
+    const hf_tree_fit* f, double* weights, double* sums, double* all_sums
+) noexcept nogil:
+    # Writes the weights (OUT (n_leaves,)) of the samples in the leaves, and their weighted outputs: the weights
+    # by class, or targets (OUT (n_leaves, n_outputs)), and those of all samples (OUT (n_outputs,)). Returns the
+    # weight of all samples.
     cdef const hf_samples* s = f.samples
-    cdef double* weights = f.speed    # (n_leaves,), cleared below
-    cdef double* sums
-    cdef double* all_sums = f.high
-    cdef double all_weight = 0, added = 0
-    cdef int64_t i, k, leaf, n = f.n_outputs
-    memset(f.theta, 0, f.n_leaves * n * sizeof(double))
+    cdef double all_weight = 0, part
+    cdef int64_t i, k, leaf, n = f.n_outputs, begin, end
+    memset(weights, 0, f.n_leaves * sizeof(double))
+    memset(sums, 0, f.n_leaves * n * sizeof(double))
     memset(all_sums, 0, n * sizeof(double))
     for i in range(s.rows.n):
         if i % HF_CHUNK == 0 and hf_stopped(f.watch):
-            return
+            return 1
         leaf = _leaf_from(f, s, _row(s, i), f.root)
-        sums = f.theta + leaf * n
-        for k in range(n):
-            if s.label == NULL:
-                sums[k] += s.weight[i] * s.targets[i * n + k]
-                all_sums[k] += s.weight[i] * s.targets[i * n + k]
-            elif s.label[i] == k:
-                sums[k] += s.weight[i]
-                all_sums[k] += s.weight[i]
+        begin = 0 if s.label == NULL else s.label[i]
+        end = n if s.label == NULL else begin + 1
+        for k in range(begin, end):
+            part = s.weight[i] if s.label != NULL else s.weight[i] * s.targets[i * n + k]
+            sums[leaf * n + k] += part
+            all_sums[k] += part
         weights[leaf] += s.weight[i]
         all_weight += s.weight[i]
+    return all_weight
+
+
+cdef void _start_theta(hf_tree_fit* f) noexcept nogil:
+    # Writes theta from the samples that reach the leaves: logarithms of smoothed shares, or means.
+    cdef double* weights = f.speed    # (n_leaves,), cleared below
+    cdef double* sums
+    cdef double* of_all = f.high
+    cdef double all_weight = _sum_leaves(f, weights, f.theta, of_all), added = 0
+    cdef int64_t k, leaf, n = f.n_outputs
+    cdef bint has_labels = f.loss != NULL
     for k in range(n):
-        if s.label == NULL:
-            all_sums[k] /= all_weight
+        if has_labels:
+            of_all[k] = f.schedule.smooth * (1 if of_all[k] > 0 else HF_ABSENT)
+            added += of_all[k]
         else:
-            all_sums[k] = f.schedule.smooth * (1 if all_sums[k] > 0 else HF_ABSENT)
-            added += all_sums[k]
+            of_all[k] /= all_weight
     for leaf in range(f.n_leaves):
         sums = f.theta + leaf * n
         for k in range(n):
-            if s.label != NULL:
-                sums[k] = hf_log2((sums[k] + all_sums[k]) / (weights[leaf] + added)) * HF_LN2
+            if has_labels:
+                sums[k] = hf_log2((sums[k] + of_all[k]) / (weights[leaf] + added)) * HF_LN2
             elif weights[leaf] > 0:
                 sums[k] /= weights[leaf]
             else:
-                sums[k] = all_sums[k]
+                sums[k] = of_all[k]
     memset(f.speed, 0, f.n_leaves * n * sizeof(double))
+
+
+cdef void _write_values(hf_tree_fit* f, double* value) noexcept nogil:
+    # Writes the values of the leaves (OUT (n_leaves, n_outputs)): shares of the classes of the samples there,
+    # or means; in a leaf without samples those of theta.
+    cdef double* weights = f.speed
+    cdef int64_t k, leaf, n = f.n_outputs
+    _sum_leaves(f, weights, value, f.low)
+    _include_all(f)
+    for leaf in range(f.n_leaves):
+        for k in range(leaf * n, (leaf + 1) * n):
+            if weights[leaf] > 0:
+                value[k] /= weights[leaf]
+            else:
+                value[k] = f.theta[k] if f.loss == NULL else hf_exp(-f.loss[k])
 
 
 cdef void _terms_of_batch(hf_tree_fit* f, int64_t first, int64_t last) noexcept nogil:
@@ -417,8 +443,7 @@ cdef void _descend(
 cdef bint fit_tree(const hf_whole_trees* t, int64_t m, int64_t number, int n_threads) noexcept nogil:
     cdef hf_tree_fit f
     cdef hf_arena arena
-    cdef int64_t n = t.samples.rows.n, leaf, k, n_max_rounds = t.schedule.max_rounds + 1
-    cdef double* value = t.value + t.first_leaf[m] * t.n_outputs
+    cdef int64_t n = t.samples.rows.n
     cdef bint fine
     memset(&arena, 0, sizeof(hf_arena))
     f.samples, f.schedule, f.watch, f.n_threads = t.samples, t.schedule, t.watch, n_threads
@@ -433,13 +458,7 @@ cdef bint fit_tree(const hf_whole_trees* t, int64_t m, int64_t number, int n_thr
         n = t.judge.rows.n
     fine = _start(&f, &arena, (n + HF_CHUNK - 1) // HF_CHUNK)
     if fine:
-        _descend(&f, t.judge, tree_key(t.seed, number), t.history + m * n_max_rounds)
-        _include_all(&f)
-        for leaf in range(f.n_leaves):
-            for k in range(f.n_outputs):
-                value[leaf * f.n_outputs + k] = (
-                    f.theta[leaf * f.n_outputs + k] if f.loss == NULL
-                    else hf_exp(-f.loss[leaf * f.n_outputs + k])
-                )
+        _descend(&f, t.judge, tree_key(t.seed, number), t.history + m * (t.schedule.max_rounds + 1))
+        _write_values(&f, t.value + t.first_leaf[m] * t.n_outputs)
     release(&arena)
     return fine
