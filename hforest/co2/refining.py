@@ -311,6 +311,7 @@ def refine(
     c = schedule(nu, lr, max_rounds, stump)
     check.on_cpu(x=x, y=y, sample_weight=sample_weight)
     forest = _check_forest(forest, x)
+    check.choice("task", task, supervised.TASKS)
     check_loss(loss, task)
     x, n_outputs = _matrix("x", x, forest), forest.value.shape[1]
     samples: _Samples
