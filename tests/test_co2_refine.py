@@ -147,6 +147,34 @@ def test_a_pair_of_functions_is_the_loss_of_that_name(loss):
             np.testing.assert_allclose(values, np.array(more)[order], rtol=1e-9, atol=1e-9)
 
 
+def _no_flips(problem, w, losses, i):
+    leaf, _ = problem.path(w, i, problem.root)
+    return (losses.loss(leaf, i),) * 2 + (leaf, -1, 0)
+
+
+def _root_only(problem, w, losses, i):
+    loss, worst, leaf, split, sign = WORST(problem, w, losses, i)
+    return (loss, worst, leaf, split, sign) if split <= 0 else _no_flips(problem, w, losses, i)
+
+
+def _half_margins(problem, w, losses, i):
+    loss, worst, leaf, split, sign = WORST(problem, w, losses, i)
+    return loss, worst + abs(w[split] @ problem.x[i]) * (split >= 0), leaf, split, sign
+
+
+WORST = _TreeProblem.worst
+
+
+@pytest.mark.parametrize("fault", [_no_flips, _root_only, _half_margins])
+def test_a_wrong_bound_is_seen(fault, monkeypatch):
+    monkeypatch.setattr(_TreeProblem, "worst", fault)
+    wrong = 0
+    for seed in range(10):
+        problem, w, theta = tree_problem(seed)
+        wrong += problem.bound(0.03 * w, theta)[0] != pytest.approx(by_definition(problem, 0.03 * w, theta)[0])
+    assert wrong >= 5
+
+
 # --------------------------------------------------------------------------------- refined forests
 
 
