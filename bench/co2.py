@@ -238,7 +238,9 @@ def refine(shape: Shape, repeats: int) -> dict[str, Any]:
     x, y, _ = problem(shape)
     forest = hforest.grow(x, y, 1, max_depth=8, bootstrap=False, n_classes=shape[2], rng=0)
     some = x[:500], y[:500]
-    counts = tree.leaf_counts(forest, *some, n_classes=shape[2]) + 0.3  # where the thetas of a named loss start
+    counts = (
+        tree.leaf_counts(forest, *some, n_classes=shape[2]) + 0.3
+    )  # where the thetas of a named loss start
     theta = np.log(counts / counts.sum(axis=1, keepdims=True)).astype(np.float32)
     same([refined(forest, *some)], [refined(forest._replace(value=theta), *some, loss=LOSS)])
     return figures({"hforest": partial(refined, forest, x, y)}, 6 * x.nbytes, repeats)

@@ -1,5 +1,8 @@
 """Refined trees: the bound of a whole tree, its gradient, equal bits, losses of the caller, bad input."""
 
+import sys
+import types
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -171,7 +174,9 @@ def test_a_wrong_bound_is_seen(fault, monkeypatch):
     wrong = 0
     for seed in range(10):
         problem, w, theta = tree_problem(seed)
-        wrong += problem.bound(0.03 * w, theta)[0] != pytest.approx(by_definition(problem, 0.03 * w, theta)[0])
+        wrong += problem.bound(0.03 * w, theta)[0] != pytest.approx(
+            by_definition(problem, 0.03 * w, theta)[0]
+        )
     assert wrong >= 5
 
 
@@ -398,3 +403,16 @@ def bad():
 def test_bad_input(call, error, word):
     with pytest.raises(error, match=rf"^{word}: expected .*, got .*; "):
         co2.refine(**call)
+
+
+class FakeArray:
+    """Replaces an array of CuPy."""
+
+
+def test_arrays_of_a_gpu_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=FakeArray))
+    for name, call in (("x", {"x": FakeArray()}), ("y", {"y": FakeArray()})):
+        with pytest.raises(
+            TypeError, match=f"^{name}: expected a numpy.ndarray, got a CuPy array; .*asnumpy"
+        ):
+            co2.refine(**({"forest": FOREST, "x": X, "y": Y} | call))

@@ -240,25 +240,23 @@ def refine(
     ----------
     forest : Forest
         Grown forest, axis-aligned or oblique: the start. Its number of classes or targets is kept.
-    x : (n_samples, n_features) array-like of real numbers
+    x : (n_samples, n_features) array-like
         Samples, finite, at least one; converted to the dtype of the forest. Trees are fitted in standard
         deviations of the samples of positive weight.
     y : (n_samples,) or (n_samples, n_outputs) array-like
         Labels 0 to n_classes - 1, or targets; with `loss` any array with a row for each sample.
-    nu, lr, max_rounds : float, float, int
-        Bound on ``||w||**2`` of each split, learning rate, and maximum number of rounds of `stump.tau`
-        epochs. A lower `nu` gives wider margins; targets have standard deviation 1.
+    nu : float
+        Bound on ``||w||**2`` of each split, above 0. A lower one gives wider margins; targets have standard
+        deviation 1.
     stump : StumpSettings
         Other settings of the descent, as for a stump. `convex_rounds` has no effect.
-    task : "classification" or "regression"
-        Whether the loss is the log loss of the classes or the squared loss of the targets.
     loss : tuple of two functions, optional
         A convex loss in place of that of the task: (value, gradient), as in `surrogate`. theta is a row of
         values of a leaf, which starts at that of the forest. Such a loss runs in NumPy.
     validation : tuple (x, y), optional
         Samples by which each tree takes its best round, that of the least loss. By default that of the least
         bound on the training samples is taken.
-    history : list, optional
+    history : list of lists, optional
         A list is appended for each tree: its bounds, summed over samples, at the start and after each round.
     progress : bool or function, optional
         Reports of trees, see `hforest.growth.Settings`. If it stops, the forest has the trees so far.
