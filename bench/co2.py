@@ -14,8 +14,8 @@ A step gathers `BATCH` of n rows at random, multiplies them by w, computes losse
 updates w and theta; its time is a difference of two fits. "start" is the choice of a split among q sampled
 features, in a node of n samples without ties. Beside it is the root of a tree of scikit-learn, if installed;
 hforest reads the rows once more, for the first surrogate. "refine" is a round of two epochs over a tree of
-depth 8; the log loss as two functions, which runs in NumPy, must have the same bounds. With --data DIR that holds letter.npz, "tree" grows
-100 trees on letter.
+depth 8; the log loss as two functions, which runs in NumPy, must have the same bounds. With --data DIR that
+holds letter.npz, "tree" grows 100 trees on letter.
 """
 
 import argparse

@@ -3,11 +3,12 @@
     python bench/refine.py --data DIR [--only letter pol ...] [--json FILE]
     python bench/refine.py
 
-DIR holds the .npz files that bench/data.py makes. Sets are those of Norouzi et al. 2015, with the test samples
-of bench/paper/co2_data.py; tables are those of the second half of bench/tabular_data.py, a third for the test.
-Of all other samples at most ROWS are used. NU is chosen for each forest by the error on a fifth of them, with a
-tree, or four trees of ten, that grow on the rest; then forests grow and are refined on all of them. Nothing is
-chosen by test errors. Other settings are the defaults, which were chosen on other sets and on letter.
+DIR holds the .npz files that bench/data.py makes. Sets are those of Norouzi et al. 2015, with the test
+samples of bench/paper/co2_data.py; tables are those of the second half of bench/tabular_data.py, a third for
+the test. Of all other samples at most ROWS are used. NU is chosen for each forest by the error on a fifth of
+them, with a tree, or four trees of ten, that grow on the rest; then forests grow and are refined on all of
+them. Nothing is chosen by test errors. Other settings are the defaults, which were chosen on other tables and
+on letter.
 
 Errors are in percent: of labels, or 1 - R2. Seconds are processor time of growth and refinement, without the
 choice, on one thread. A set is written to the record when it is finished; started again, the script continues

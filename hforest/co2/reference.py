@@ -306,7 +306,8 @@ class _TreeProblem:
         """Returns shares of the classes in the leaves, or means; in a leaf without samples those of theta."""
         losses = _Losses(self.labels, self.targets, *theta)
         of_theta = theta if self.labels is None else [[_exp(-a) for a in row] for row in losses.table]
-        return _means(*self.sums(w, *theta.shape)[:2], of_theta)
+        weights, sums, *_ = self.sums(w, *theta.shape)
+        return _means(weights, sums, of_theta)
 
 
 def _means(weights, sums, others):

@@ -214,9 +214,11 @@ cdef void _include_all(hf_tree_fit* f) noexcept nogil:
 cdef double _sum_leaves(
     const hf_tree_fit* f, double* weights, double* sums, double* all_sums
 ) noexcept nogil:
-    # Writes the weights (OUT (n_leaves,)) of the samples in the leaves, and their weighted outputs: the weights
-    # by class, or targets (OUT (n_leaves, n_outputs)), and those of all samples (OUT (n_outputs,)). Returns the
-    # weight of all samples.
+    # Writes sums over the samples; returns the weight of all.
+    #
+    # weights   OUT (n_leaves,)  of the samples in each leaf
+    # sums      OUT (n_leaves, n_outputs)  weights by class, or weighted targets
+    # all_sums  OUT (n_outputs,)  the same over all leaves
     cdef const hf_samples* s = f.samples
     cdef double all_weight = 0, part
     cdef int64_t i, k, leaf, n = f.n_outputs, begin, end
