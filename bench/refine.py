@@ -52,6 +52,9 @@ JUDGED = 4
 MORE = ((FOREST, 100), ("CO2", 100))
 """Forests to compare them with."""
 
+LEAST = 0.01
+"""Errors and seconds below this count as this in means of ratios."""
+
 Part = tuple[np.ndarray, np.ndarray]
 
 
@@ -124,6 +127,11 @@ def _cells(row: dict[str, Any], key: str, pattern: str) -> list[str]:
     ]
 
 
+def _ratio(figures: dict[str, float], method: str, base: str) -> float:
+    """Returns the logarithm of a ratio."""
+    return float(np.log(max(figures[method], LEAST) / max(figures[base], LEAST)))
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns the table in Markdown: test errors by set, then means of ratios of errors and of seconds."""
     heads = [*(f"{start}, {n} → refined" for start, n in CELLS), *(f"{start}, {n}" for start, n in MORE)]
@@ -133,7 +141,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     for key, text in (("error", f"errors / those of {base}"), ("seconds", f"seconds / those of {base}")):
         methods = rows[0][key]
         means = {
-            method: float(np.exp(np.mean([np.log(row[key][method] / row[key][base]) for row in rows])))
+            method: float(np.exp(np.mean([_ratio(row[key], method, base) for row in rows])))
             for method in methods
         }
         lines.append(f"| {text} | {' | '.join(_cells({key: means}, key, '.2f'))} |")
