@@ -248,10 +248,8 @@ def refine(
     nu : float
         Bound on ``||w||**2`` of each split, above 0. A lower one gives wider margins; targets have standard
         deviation 1.
-    stump : StumpSettings
-        Other settings of the descent, as for a stump. `convex_rounds` has no effect.
-    loss : tuple of two functions, optional
-        A convex loss in place of that of the task: (value, gradient), as in `surrogate`. theta is a row of
+    loss : pair of functions (value, gradient), optional
+        A convex loss in place of that of the task, as in `surrogate`. theta is a row of
         values of a leaf, which starts at that of the forest. Such a loss runs in NumPy.
     validation : tuple (x, y), optional
         Samples by which each tree takes its best round, that of the least loss. By default that of the least
@@ -286,11 +284,13 @@ def refine(
     at smoothed shares or means of the samples there.
 
     A step changes the splits and leaves that have a gradient, and their velocities only. The signs h are
-    those of the present W: the paper's variant that keeps them for some steps is not there. Splits send
-    missing values to the side to which `forest` sends them. A forest whose rounds do not help is returned in
-    the same form, up to rounding. Results are the same for every number of threads: each takes a tree, or if
-    there is one tree, samples. Cost: per sample and epoch a walk for each split of its path near to it,
-    at most ``depth**2`` inner products.
+    those of the present W: the paper's variant that keeps them for some steps is not implemented.
+    `stump.convex_rounds` has no effect. Splits send missing values to the side to which `forest` sends them.
+    If no round helps, the forest comes back in the same form, up to rounding.
+
+    Results are the same for every number of threads. A thread takes a tree or, if there is one tree only,
+    samples. Cost: per sample and epoch the splits of its path, and a walk for each of them that is near, at
+    most ``depth**2`` inner products.
 
     Examples
     --------
