@@ -203,6 +203,8 @@ def of_co2(task: Task) -> Results:
     )  # fmt: skip
     stump = co2.fit_stump(x, y, w, n_classes=3, nu=4.0, lr=0.1, max_rounds=7, stump=settings, rng=0)
     yield "stump settings", digest(*stump)
+    forest = grow(task.x, y, 2, n_classes=3, rng=0)
+    yield "refine", digest(co2.refine(forest, task.x, y, max_rounds=3, rng=0))
     yield "fit oc1", digest(co2.fit_oc1(x, y, w, n_classes=3, rng=0))
     value = co2.surrogate(x, y, w, zeros, ones)
     yield "surrogate", digest(np.array(value), *co2.surrogate_grad(x, y, w, zeros, ones))

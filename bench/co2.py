@@ -1,5 +1,5 @@
 """Times of the kernels of CO2: the surrogate and its gradient, a step and all of the fit of a stump, OC1's
-search, the first split of a node, trees.
+search, the first split of a node, the refinement of a tree, trees.
 
     python bench/co2.py [--quick] [--only step tree ...] [--shapes n,F,K ...] [--repeats 5] [--data DIR]
         [--json FILE]
@@ -13,8 +13,9 @@ of one over that of two, both the least of repeats; it needs two idle cores.
 A step gathers `BATCH` of n rows at random, multiplies them by w, computes losses, sums the slopes, and
 updates w and theta; its time is a difference of two fits. "start" is the choice of a split among q sampled
 features, in a node of n samples without ties. Beside it is the root of a tree of scikit-learn, if installed;
-hforest reads the rows once more, for the first surrogate. With --data DIR that holds letter.npz, "tree" grows
-100 trees on letter.
+hforest reads the rows once more, for the first surrogate. "refine" is a round of two epochs over a tree of
+depth 8; the log loss as two functions, which runs in NumPy, must have the same bounds. With --data DIR that
+holds letter.npz, "tree" grows 100 trees on letter.
 """
 
 import argparse
@@ -169,7 +170,7 @@ def check(shape: Shape) -> None:
     x, y, w = problem((1000, *shape[1:]))
     peer = Numpy(x, y, w, shape[2])
     key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
-    order = descent._epoch_order(key, 0, descent.shuffled(key, len(x)))
+    order = descent.epoch_order(key, 0, descent.shuffled(key, len(x)))
     for first in range(0, len(x), BATCH):
         peer.step(order[first : first + BATCH])
     history: list[float] = []
@@ -217,6 +218,34 @@ def search(shape: Shape, repeats: int) -> dict[str, Any]:
     return figures({"hforest": partial(oc1, shape[0])}, 0, min(repeats, 2))
 
 
+LOSS = (
+    lambda theta, y: special.logsumexp(theta) - theta[y],
+    lambda theta, y: special.softmax(theta) - np.eye(len(theta))[y],
+)
+"""The log loss as a pair of functions."""
+
+
+def refined(forest: tree.Forest, x: Any, y: Any, **more: Any) -> list[float]:
+    """Returns the bounds of a tree before and after a round of two epochs."""
+    history: list[list[float]] = []
+    settings = StumpSettings(tau=2, batch_size=BATCH, momentum=MOMENTUM, min_steps=1)
+    co2.refine(forest, x, y, max_rounds=1, stump=settings, history=history, rng=0, **more)
+    return history[0]
+
+
+def refine(shape: Shape, repeats: int) -> dict[str, Any]:
+    """Measures the refinement of a tree. Six passes read x, of which two also multiply rows at random."""
+    x, y, _ = problem(shape)
+    forest = hforest.grow(x, y, 1, max_depth=8, bootstrap=False, n_classes=shape[2], rng=0)
+    some = x[:500], y[:500]
+    counts = (
+        tree.leaf_counts(forest, *some, n_classes=shape[2]) + 0.3
+    )  # where the thetas of a named loss start
+    theta = np.log(counts / counts.sum(axis=1, keepdims=True)).astype(np.float32)
+    same([refined(forest, *some)], [refined(forest._replace(value=theta), *some, loss=LOSS)])
+    return figures({"hforest": partial(refined, forest, x, y)}, 6 * x.nbytes, repeats)
+
+
 def start(shape: Shape, repeats: int) -> dict[str, Any]:
     """Measures a node's univariate split: a tree of one split, without rounds, minus a tree of none."""
     x, y, _ = problem(shape)
@@ -260,6 +289,7 @@ KERNELS: dict[str, Callable[[Shape, int], dict[str, Any]]] = {
     "fit_stump": fit,
     "fit_oc1": search,
     "start": start,
+    "refine": refine,
 }
 
 

@@ -95,6 +95,12 @@ def _fit_oc1(small: bool) -> Call:
     return lambda: co2.fit_oc1(x, y, np.ones(100, np.float32), rng=0)
 
 
+def _refine(small: bool) -> Call:
+    x, y = _samples(100_000 if small else 300_000, 100)
+    forest = grow(x[:5000], y[:5000], 1, n_classes=int(y.max()) + 1, rng=0)
+    return lambda: co2.refine(forest, x, y, max_rounds=100, rng=0)
+
+
 def _forest(n: int, n_features: int, n_trees: int) -> Any:
     x, y = _samples(n, n_features, 1)
     return grow(x, y, n_trees, rng=0)
@@ -237,6 +243,7 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "co2.grow, oc1": _oc1_forest,
     "co2.fit_stump": _fit_stump,
     "co2.fit_oc1": _fit_oc1,
+    "co2.refine": _refine,
     "tree.predict": _predict,
     "tree.predict, projections": _predict_oblique,
     "tree.apply": _apply,

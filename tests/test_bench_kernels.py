@@ -72,16 +72,17 @@ def test_the_bench_of_co2_times_every_kernel(script, monkeypatch, capsys, tmp_pa
     assert printed == [*bench.KERNELS]
     rows = {row["job"]: row for row in json.loads((tmp_path / "record.json").read_text())["rows"]}
     assert {name for name, row in rows.items() if row.get("two_threads", 0) > 0} == {
-        "surrogate", "surrogate_grad", "fit_stump", "fit_oc1",
+        "surrogate", "surrogate_grad", "fit_stump", "fit_oc1", "refine",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["surrogate", "surrogate_grad", "step", "fit_stump", "fit_oc1"])
+@pytest.mark.parametrize("name", ["surrogate", "surrogate_grad", "step", "fit_stump", "fit_oc1", "refine"])
 def test_a_wrong_peer_ends_the_bench_of_co2(name, script, monkeypatch):
     bench = script("co2")
     monkeypatch.setattr(bench.Numpy, "surrogate", lambda self: 0.0)
     monkeypatch.setattr(bench, "numpy_bound", lambda x, y, w, theta: (0.0, 0 * w, *(0 * theta)))
     monkeypatch.setattr(bench.co2, "fit_oc1", lambda x, y, w, **_: w + np.random.default_rng().random())
+    monkeypatch.setattr(bench, "LOSS", (lambda theta, y: theta[y], bench.LOSS[1]))
     with pytest.raises(AssertionError):
         bench.KERNELS[name]((300, 5, 3), 1)
 

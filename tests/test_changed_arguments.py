@@ -69,6 +69,13 @@ WITH_PROGRESS = {
     "grow_with_leaves": (lambda a, p: grower(growth.grow_with_leaves)(a, p)[0], WEIGHTED),
     "alternating.grow": (grower(alternating.grow), WEIGHTED),
     "co2.grow": (grower(co2.grow, max_depth=3), MORE),
+    "co2.refine": (
+        lambda a, p: co2.refine(
+            GROWN._replace(feature=a["feature"], left=a["left"]), X, a["y"], sample_weight=a["sample_weight"],
+            max_rounds=2, progress=p, rng=0,
+        ),
+        {**WEIGHTED, "feature": GROWN.feature, "left": GROWN.left},
+    ),
     "co2.search": (
         lambda a, p: co2.search(X, a["y"], 2, nu=[1, 10], lr=[0.1], progress=p, rng=0), {"y": LABELS},
     ),

@@ -43,6 +43,7 @@ def _calls():
         "hyperplanes": partial(co2.grow, x, y, 2, **oblique),
         "oc1": partial(co2.grow, x, y, 2, splitter="oc1", **oblique),
         "stump": partial(co2.fit_stump, x, y, x[0], n_classes=3, max_rounds=2, rng=0),
+        "refine": partial(co2.refine, forest, x, y, max_rounds=2, rng=0),
         "fit oc1": partial(co2.fit_oc1, x, y, x[0], n_classes=3, rng=0),
         "by rows": partial(scale.grow_by_rows, None, x, y, 2, max_gathered=20, rng=0),
         "apply": partial(tree.apply, forest, x),

@@ -74,7 +74,7 @@ def some_results():
 NAMES = [
     "samples, bins", "growth.grow, all columns", "grow, entropy", "grow, regression", "grow, many classes",
     "grow, extra trees", "grow, projections", "grow, projections, float64", "co2.grow", "co2.grow, oc1",
-    "co2.fit_stump", "co2.fit_oc1", "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
+    "co2.fit_stump", "co2.fit_oc1", "co2.refine", "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "tree.shap_values, cover", "tree.shap_values, background",
     "hinge.forward", "hinge.forward, trees apart", "hinge.forward, ferns", "hinge.traverse", "hinge.backward",
     "hinge.forward, projections", "hinge.backward, projections",

@@ -170,6 +170,7 @@ TABLES = {
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "alternating": ("alternating", "alternating", "alternating", "rows", (), "errors"),
+    "refine": ("co2", "refine", "refine", "rows", (), "error"),
     "boosting": ("boosting", "boosting", "boosting", "rows", (), "seconds"),
     "busy_calls": ("service", "busy_calls", "busy_calls", "rows", (), "milliseconds"),
     "targets": ("performance-tables", "targets", "targets", "rows", (), "seconds"),
@@ -903,6 +904,7 @@ def folder(tmp_path):
         ("co2_search", "--only shuttle --trees 1", "rows", 40),
         ("co2_search", "--only 'letter, 10 trees' --trees 6", "rows", 22),
         ("co2_fig1", "--runs 1 --depth 4", "rows", 5),
+        ("refine", "--only usps", "rows", 1),
         (
             "co2_pixels",
             "--methods 'random forest' CO2 --trees 1 --pixels 50 --most 1 --seeds 1 --depth 2",
@@ -932,7 +934,7 @@ def test_scripts_make_rows_once(name, options, key, count, script, folder, monke
         options += ["--png", str(folder / "figure.png")]
     if name == "manifold":
         pytest.importorskip("sklearn")
-    if name == "tabular":
+    if name in ("refine", "tabular"):
         monkeypatch.setattr("hforest.set_num_threads", lambda n: None)  # of this process
     module = script(name)
     monkeypatch.setattr(sys, "argv", [name, *options])

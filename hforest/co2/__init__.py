@@ -13,6 +13,7 @@ of any dtype.
 from .bound import SplitGradient, surrogate, surrogate_grad
 from .forest import grow
 from .oc1 import fit_oc1
+from .refining import refine
 from .stump import Stump, StumpSettings, fit_stump
 from .trials import Trials, search
 
@@ -24,6 +25,7 @@ __all__ = [
     "fit_oc1",
     "fit_stump",
     "grow",
+    "refine",
     "search",
     "surrogate",
     "surrogate_grad",

@@ -44,7 +44,7 @@ class Node:
         # The functions of a caller get views of y: they cannot change an array of the caller.
         self.x, self.y, self.loss = x, check.owned(labels), loss
 
-    def _called(self, k: int, theta: FloatArray, rows: Any) -> FloatArray:
+    def called(self, k: int, theta: FloatArray, rows: Any) -> FloatArray:
         """Returns losses (k = 0) of some samples on a side, or (k = 1) gradients with respect to theta."""
         y = self.y[rows]
         shape = (len(y), len(theta))[: k + 1]
@@ -69,7 +69,7 @@ class Node:
         """Returns products w.x, and the terms of eq. 10 of both sides."""
         # einsum has one order of sums for every number of threads.
         p = np.einsum("ij,j->i", self.x[rows], w).astype(np.float64)
-        return p, self._called(0, theta[0], rows) - p, self._called(0, theta[1], rows) + p
+        return p, self.called(0, theta[0], rows) - p, self.called(0, theta[1], rows) + p
 
     def surrogate(self, w: FloatArray, theta: FloatArray, order: Any) -> tuple[float, FloatArray]:
         """Returns eq. 10 over all samples, and the sign of w.x of each."""
@@ -86,7 +86,7 @@ class Node:
         slope = np.einsum("i,ij->j", turn * weight, self.x[order]).astype(w.dtype)
         sides = (goes_left, ~goes_left)
         thetas = [
-            np.einsum("i,ij->j", weight * side, self._called(1, a, order))
+            np.einsum("i,ij->j", weight * side, self.called(1, a, order))
             for a, side in zip(theta, sides, strict=True)
         ]
         return slope, np.array(thetas), float(weight.sum())

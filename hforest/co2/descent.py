@@ -84,7 +84,7 @@ def shuffled(key: int, n: int) -> IntArray:
     return np.array(order)
 
 
-def _epoch_order(key: int, epoch: int, order: IntArray) -> IntArray:
+def epoch_order(key: int, epoch: int, order: IntArray) -> IntArray:
     n = len(order)
     words = philox(key, epoch, EPOCH)
     start, stride = below(words[0], n), 1 + below(words[1], n)
@@ -114,7 +114,7 @@ def descend(
         if round_ < c.convex_rounds:
             sign = np.zeros(n, np.int64)  # the tangent of -|w.x| at w_old = 0
         for _ in range(n_epochs):
-            order = _epoch_order(key, epoch, samples)
+            order = epoch_order(key, epoch, samples)
             epoch += 1
             for first in range(0, n, size):
                 slope, pull, total = node.slopes(new, theta, sign, order[first : first + size])

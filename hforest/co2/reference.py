@@ -19,7 +19,9 @@ from ..core.scores import beats, log2
 from ..growth.reference.builder import grow_batch
 from ..growth.reference.node_samples import Node, Tree
 from ..growth.reference.sources import Split, best_column, kinds_of
+from . import whole_trees
 from .descent import LANES, descend, fold, padded, project, shuffled
+from .whole_trees import Slopes
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
 CYCLES = 100
@@ -54,11 +56,11 @@ def _dot(w, row):
 
 
 class _Losses:
-    """Losses of samples on either side: eq. 3 for labels, eq. 4 for targets."""
+    """Losses of samples on either side, or in each leaf: eq. 3 for labels, eq. 4 for targets."""
 
-    def __init__(self, labels, targets, theta0, theta1):
+    def __init__(self, labels, targets, *thetas):
         self.labels, self.targets = labels, targets
-        self.theta = [[float(a) for a in theta] for theta in (theta0, theta1)]
+        self.theta = [[float(a) for a in theta] for theta in thetas]
         if labels is not None:
             self.table = [self.log_losses(theta) for theta in self.theta]
 
@@ -159,6 +161,19 @@ def surrogate_grad(split, samples, grads):
     (grad_w[:], (grad_theta[0][:], grad_theta[1][:]), _) = _slopes(w, losses, x, weight, sign, order)
 
 
+def _smoothing(sums, smooth):
+    """Returns what is added to the weight of each class, whose weights in the node or tree are `sums`."""
+    return [smooth * (1.0 if a > 0 else ABSENT) for a in sums]
+
+
+def _logarithms(sums, weight, share):
+    """Returns the logarithms of the smoothed shares of the classes."""
+    added = 0.0
+    for a in share:
+        added += a
+    return [_log((a + b) / (weight + added)) for a, b in zip(sums, share, strict=True)]
+
+
 def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
     # Alg. 1, line 2.
     losses = _Losses(labels, targets, [0.0] * n_outputs, [0.0] * n_outputs)
@@ -171,14 +186,8 @@ def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
              for a, b in zip(sums[side], both, strict=True)]
             for side in (0, 1)
         ]  # fmt: skip
-    share = [smooth * (1.0 if b > 0 else ABSENT) for b in both]
-    added = 0.0
-    for a in share:
-        added += a
-    return [
-        [_log((a + b) / (weights[side] + added)) for a, b in zip(sums[side], share, strict=True)]
-        for side in (0, 1)
-    ]
+    share = _smoothing(both, smooth)
+    return [_logarithms(sums[side], weights[side], share) for side in (0, 1)]
 
 
 class _Node:
@@ -207,6 +216,125 @@ def fit_stump(samples, schedule, key, split, history):
     _, sign = node.surrogate(project(w, schedule.nu), np.zeros((2, n_outputs)), shuffled(key, len(x)))
     start = _start_theta(labels, targets, weight, sign, schedule.smooth, n_outputs)
     w[:], (theta0[:], theta1[:]) = descend(node, schedule, key, w, np.array(start), history)
+
+
+class _TreeProblem:
+    """Samples and the children of a tree's splits, for `whole_trees.descend`."""
+
+    def __init__(self, samples, child):
+        x, self.labels, self.targets, self.weight = samples
+        self.n, self.child, self.root = len(x), child, 0 if len(child) else -1
+        self.x = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
+
+    def path(self, w, i, at):
+        """Returns the leaf that sample i reaches from a split or leaf; and the splits there, with w.x."""
+        visited = []
+        while at >= 0:
+            visited.append((at, _dot(w[at], self.x[i])))
+            at = self.child[at][int(visited[-1][1] >= 0)]
+        return -1 - at, visited
+
+    def worst(self, w, losses, i):
+        """Returns the loss, the largest term of the bound, its leaf, the split that is flipped and its sign.
+
+        Of equal terms the first is taken: that of the path itself, then those of the splits from the root.
+        """
+        leaf, visited = self.path(w, i, self.root)
+        loss = worst = losses.loss(leaf, i)
+        split, sign = -1, 0
+        for at, p in visited:
+            right = int(p >= 0)
+            other, _ = self.path(w, i, self.child[at][1 - right])
+            # g differs from h at one split: g.Wx - h.Wx = -2 |p|.
+            term = losses.loss(other, i) - 2 * abs(p)
+            if term > worst:
+                worst, leaf, split, sign = term, other, at, 2 * right - 1
+        return loss, worst, leaf, split, sign
+
+    def bound(self, w, theta):
+        losses, sums = _Losses(self.labels, self.targets, *theta), (0.0, 0.0)
+        for chunk in _chunks(self.n):
+            bound = total = 0.0
+            for i in chunk:
+                loss, worst, *_ = self.worst(w, losses, i)
+                bound += float(self.weight[i]) * worst
+                total += float(self.weight[i]) * loss
+            sums = sums[0] + bound, sums[1] + total
+        return sums
+
+    def slopes(self, w, theta, rows):
+        losses, total = _Losses(self.labels, self.targets, *theta), 0.0
+        of_splits: dict = {}
+        of_leaves: dict = {}
+        for i in rows:
+            _, _, leaf, split, sign = self.worst(w, losses, i)
+            weight = float(self.weight[i])
+            total += weight
+            in_leaf, sums = of_leaves.get(leaf, (0.0, [0.0] * len(theta[0])))
+            sums = [a + weight * b for a, b in zip(sums, losses.outputs(i), strict=True)]
+            of_leaves[leaf] = in_leaf + weight, sums
+            if split >= 0:
+                # The gradient of -2 |w.x|.
+                slope = of_splits.get(split, np.zeros(w.shape[1], w.dtype))
+                of_splits[split] = slope + self.x[i] * w.dtype.type(-2 * sign * weight)
+        pulls = [losses.gradient(leaf, *sums) for leaf, sums in of_leaves.items()]
+        return Slopes([*of_splits], [*of_splits.values()], [*of_leaves], pulls, total)
+
+    def sums(self, w, n_leaves, n_outputs):
+        """Returns weights and weighted outputs of the samples in each leaf, then those of all samples."""
+        losses = _Losses(self.labels, self.targets, [0.0] * n_outputs)
+        weights, sums = [0.0] * n_leaves, [[0.0] * n_outputs for _ in range(n_leaves)]
+        all_weight, all_sums = 0.0, [0.0] * n_outputs
+        for i in range(self.n):
+            leaf, _ = self.path(w, i, self.root)
+            unit, outputs = float(self.weight[i]), losses.outputs(i)
+            sums[leaf] = [a + unit * b for a, b in zip(sums[leaf], outputs, strict=True)]
+            all_sums = [a + unit * b for a, b in zip(all_sums, outputs, strict=True)]
+            weights[leaf] += unit
+            all_weight += unit
+        return weights, sums, all_weight, all_sums
+
+    def start(self, w, smooth, n_leaves, n_outputs):
+        """Returns theta from the samples that reach the leaves."""
+        weights, sums, all_weight, all_sums = self.sums(w, n_leaves, n_outputs)
+        if self.labels is None:
+            return _means(weights, sums, [[a / all_weight for a in all_sums]] * n_leaves)
+        share = _smoothing(all_sums, smooth)
+        return [_logarithms(total, weight, share) for weight, total in zip(weights, sums, strict=True)]
+
+    def values(self, w, theta):
+        """Returns shares of the classes in the leaves, or means; in a leaf without samples those of theta."""
+        losses = _Losses(self.labels, self.targets, *theta)
+        of_theta = theta if self.labels is None else [[_exp(-a) for a in row] for row in losses.table]
+        weights, sums, *_ = self.sums(w, *theta.shape)
+        return _means(weights, sums, of_theta)
+
+
+def _means(weights, sums, others):
+    """Returns the means of leaves; those of `others` in leaves of weight 0."""
+    return [
+        [a / weight for a in total] if weight > 0 else other
+        for weight, total, other in zip(weights, sums, others, strict=True)
+    ]
+
+
+def refine(trees, samples, judge, schedule, seed, first_tree, history):
+    """Writes w, theta and the values of the leaves of some trees, and the bounds of each to its history.
+
+    first_tree: number of the first of these trees in its forest, for its key. history: OUT (n_trees,
+    max_rounds + 1).
+    """
+    n_weights, n_outputs = samples.x.shape[1] + 1, trees.theta.shape[1]
+    for m in range(len(trees.first_split) - 1):
+        splits, leaves = (slice(*first[m : m + 2]) for first in (trees.first_split, trees.first_leaf))
+        child, w, theta = trees.child[splits], trees.w[splits, :n_weights], trees.theta[leaves]
+        problem = _TreeProblem(samples, child)
+        of_judge = None if judge is None else _TreeProblem(judge, child)
+        start = np.array([project(row, schedule.nu) for row in w], w.dtype).reshape(w.shape)
+        theta[:] = problem.start(start, schedule.smooth, len(theta), n_outputs)
+        key = keys(philox(seed, first_tree + m, 0))[0]
+        w[:], theta[:] = whole_trees.descend(problem, of_judge, schedule, key, w, theta, history[m])
+        trees.value[leaves] = problem.values(w, theta)
 
 
 class _Search:

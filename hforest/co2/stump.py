@@ -72,6 +72,17 @@ def schedule(
     )
 
 
+def check_loss(loss: Loss | None, task: Task, n_classes: int | None = None) -> None:
+    """Checks a caller's loss, if any, and that nothing else says what y holds."""
+    if loss is None:
+        return
+    any_loss.check_pair(loss)
+    remedy = "leave it out: the loss decides what y holds"
+    for name, value, default in (("task", task, "classification"), ("n_classes", n_classes, None)):
+        same = type(value) is type(default) and value == default
+        check.require(same, name, f"{default!r} with a loss of your own", repr(value), remedy)
+
+
 def fit_stump(
     x: FloatArray,
     y: ArrayLike,
@@ -154,11 +165,7 @@ def fit_stump(
     check.history(history)
     settings = schedule(nu, lr, max_rounds, stump)
     if loss is not None:
-        any_loss.check_pair(loss)
-        remedy = "leave it out: the loss decides what y holds"
-        for name, value, default in (("task", task, "classification"), ("n_classes", n_classes, None)):
-            same = type(value) is type(default) and value == default
-            check.require(same, name, f"{default!r} with a loss of your own", repr(value), remedy)
+        check_loss(loss, task, n_classes)
         node = any_loss.node_and_split(x, y, w, loss, sample_weight)
         start = any_loss.start(theta)
         values = np.full(settings.max_rounds + 1, np.nan)

@@ -299,10 +299,10 @@ PAIR = Squared(0), Squared(1)
 options("co2.surrogate.loss co2.surrogate_grad.loss", "log", "squared", PAIR)
 
 
-options("co2.fit_stump.loss", None, PAIR)
+options("co2.fit_stump.loss co2.refine.loss", None, PAIR)
 
 
-@value("co2.fit_stump.task")
+@value("co2.fit_stump.task", "co2.refine.task")
 def _task_of_stump(s: Setting) -> str:
     return s.choice(("classification", "regression")) if s.argument("loss") is None else "classification"
 
@@ -317,6 +317,23 @@ def _start_of_stump(s: Setting) -> np.ndarray | None:
     return None if s.argument("loss") is None else s.numbers(2, s.n_classes)
 
 
+def _for_refined(s: Setting, n: int) -> np.ndarray:
+    """Labels of n samples, or two targets each."""
+    return s.numbers(n, 2) if _regression(s) else s.indices(s.n_classes, n)
+
+
+@value("co2.refine.forest")
+def _unrefined(s: Setting) -> tree.Forest:
+    settings: dict[str, Any] = {"task": s.argument("task"), "max_depth": s.choice((2, 0, 5)), "rng": 0}
+    if not _regression(s):
+        settings["n_classes"] = s.n_classes
+    if s.flag():
+        settings["projections"] = project.sparse_distribution(s.n_features)
+    return hforest.grow(s.numbers(9, s.n_features), _for_refined(s, 9), s.n_trees, **settings)
+
+
+value("co2.refine.y")(lambda s: _for_refined(s, s.n))
+value("co2.refine.validation")(lambda s: s.choice((None, (s.numbers(4, s.n_features), _for_refined(s, 4)))))
 options("jumps", 1, 0)
 options("min_samples_oblique", 1, 3)
 options("held_out", None, 0.3, 0.5)

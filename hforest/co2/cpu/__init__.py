@@ -3,6 +3,7 @@
 cpu.pyx                           the functions that `hforest.co2` calls
 stump_fit.pyx                     descent of the surrogate of a node
 oc1_search.pyx, hyperplanes.pyx   the hyperplane of a node, by OC1 or by the surrogate
+tree_fit.pyx                      descent of the bound of a whole tree
 """
 
 from .cpu import (
@@ -10,6 +11,7 @@ from .cpu import (
     fit_oc1,
     fit_stump,
     grow,
+    refine,
     surrogate,
     surrogate_grad,
 )
@@ -19,6 +21,7 @@ __all__ = [
     "fit_oc1",
     "fit_stump",
     "grow",
+    "refine",
     "surrogate",
     "surrogate_grad",
 ]

@@ -1,12 +1,13 @@
-"""Surrogates, oblique stumps and trees of stumps on the CPU.
+"""Surrogates, oblique stumps, trees of stumps and their refinement on the CPU.
 
-One thread grows a tree. Threads share the passes of `surrogate`, `surrogate_grad` and `fit_stump` over a
-large node, and the lines of `fit_oc1`.
+One thread grows a tree, or refines one of several. Threads share the passes of `surrogate`, `surrogate_grad`
+and `fit_stump` over a large node, the lines of `fit_oc1`, and the samples of a tree that `refine` has alone.
 """
 
 import numpy as np
 
 cimport cython
+from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -17,9 +18,11 @@ from hforest.co2.cpu.losses cimport (
 from hforest.co2.cpu.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
 from hforest.co2.cpu.rows cimport HF_LANES, hf_rows, real, row_bytes
 from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump
+from hforest.co2.cpu.tree_fit cimport fit_tree, hf_samples, hf_whole_trees
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_threads, hf_threads_for, hf_watch, raise_interrupt, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_stop, hf_threads, hf_threads_for, hf_units, hf_watch, raise_interrupt, raise_stopped,
+    start_watch,
 )
 from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
@@ -33,6 +36,7 @@ cdef enum:
     FIT = 8                 # the same in a fit: between its passes the threads fall asleep
     SEARCH_NS = 30          # nanoseconds per sample of OC1's search along a line
     LINES = 16              # maximum number of lines that OC1 searches at a time
+    REFINE = 2              # numbers of a batch per nanosecond of a step, for one split of a path
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -224,3 +228,48 @@ def grow(x, bins, objective, max_features, schedule, search, batch):
         h.search = search._asdict()
     t.source = source_of_hyperplanes(&h)
     grow_trees(&t, batch)
+
+
+cdef hf_samples _samples(samples):
+    # Returns the struct of checks.Samples, which must outlive it.
+    cdef hf_samples s
+    s.rows, s.label = _rows(samples.x, True), start[int32_t](samples.labels)
+    s.targets, s.weight = start_of_rows[double](samples.targets), start[double](samples.weight)
+    return s
+
+
+def refine(trees, samples, judge, schedule, uint64_t seed, int64_t first_tree, double[:, ::1] history):
+    """Writes w, theta and the values of the leaves of some trees, and the bounds of each to its history.
+
+    first_tree: number of the first of these trees in its forest. history: OUT (n_trees, max_rounds + 1).
+    """
+    cdef hf_samples s = _samples(samples), j
+    cdef hf_schedule c = schedule._asdict()
+    cdef hf_whole_trees t
+    cdef hf_watch watch
+    cdef double[:, ::1] theta = trees.theta, value = trees.value
+    cdef int64_t m, n_units, n_trees = len(trees.first_split) - 1, batch = min(c.batch, s.rows.n)
+    cdef int64_t work = batch * s.rows.n_features * <int64_t> len(bin(len(trees.child) // n_trees))
+    cdef int n_threads = hf_threads_for(<double> work / REFINE)
+    t.samples, t.judge, t.schedule, t.watch = &s, NULL, &c, &watch
+    if judge is not None:
+        j = _samples(judge)
+        t.judge = &j
+    t.first_split, t.first_leaf = start[int64_t](trees.first_split), start[int64_t](trees.first_leaf)
+    t.child, t.w = start_of_rows[int32_t](trees.child), <char*> start_of_reals(trees.w)
+    t.theta, t.value, t.n_outputs = &theta[0, 0], &value[0, 0], theta.shape[1]
+    t.seed, t.history = seed, &history[0, 0]
+    start_watch(&watch)
+    if n_trees == 1:
+        with nogil:
+            if not fit_tree(&t, 0, first_tree, n_threads):
+                hf_stop(&watch)
+    else:
+        n_threads = <int> min(n_trees, <int64_t> hf_threads())
+        n_units = hf_units(&watch, n_trees, n_threads)
+        for m in prange(n_units, schedule="dynamic", num_threads=n_threads, nogil=True):
+            if hf_begin(&watch, m):
+                if not fit_tree(&t, m, first_tree + m, 1):
+                    hf_stop(&watch)
+                hf_end(&watch)
+    raise_stopped(&watch, "refine: no memory for the trees of {} samples", s.rows.n)

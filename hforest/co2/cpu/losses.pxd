@@ -59,6 +59,7 @@ cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil
 cdef void fill_rows(
     const hf_rows* rows, const hf_members* m, const uint32_t* order, int64_t first, const void** row
 ) noexcept nogil
+cdef void write_log_losses(const double* theta, int64_t n_outputs, double* loss) noexcept nogil
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil
 cdef void sum_terms(const hf_passes* p, bint with_products, hf_sums* sums) noexcept nogil
 cdef void sum_sides(const hf_passes* p, hf_sums* sums) noexcept nogil

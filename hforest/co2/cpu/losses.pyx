@@ -18,25 +18,26 @@ from hforest.core.machine cimport hf_begin, hf_end, hf_has_stopped, hf_stopped, 
 ctypedef void (*hf_visit)(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil
 
 
-cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
-    # Writes the log losses of all classes on both sides (eq. 3): log sum exp theta - theta[k].
+cdef void write_log_losses(const double* theta, int64_t n_outputs, double* loss) noexcept nogil:
+    # Writes the log losses of all classes (eq. 3, OUT): log sum exp theta - theta[k].
+    cdef double high = theta[0], sum = 0, log_sum
     cdef int64_t k
+    for k in range(1, n_outputs):
+        high = theta[k] if theta[k] > high else high
+    for k in range(n_outputs):
+        sum += hf_exp(theta[k] - high)
+    log_sum = high + hf_log2(sum) * HF_LN2
+    for k in range(n_outputs):
+        loss[k] = log_sum - theta[k]
+
+
+cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
+    # Writes the log losses of all classes on both sides.
     cdef int side
-    cdef double high, sum, log_sum
-    cdef const double* theta
-    cdef double* loss
     if m.label == NULL:
         return
     for side in range(2):
-        theta, loss = losses.theta[side], losses.loss[side]
-        high, sum = theta[0], 0
-        for k in range(1, losses.n_outputs):
-            high = theta[k] if theta[k] > high else high
-        for k in range(losses.n_outputs):
-            sum += hf_exp(theta[k] - high)
-        log_sum = high + hf_log2(sum) * HF_LN2
-        for k in range(losses.n_outputs):
-            loss[k] = log_sum - theta[k]
+        write_log_losses(losses.theta[side], losses.n_outputs, losses.loss[side])
 
 
 cdef inline double _loss_of(

@@ -40,6 +40,9 @@ cdef void write_dots(
     const hf_rows* rows, const void* const* row, const void* const* after, const void* w, double* product
 ) noexcept nogil
 
+# Returns w.x of one row.
+cdef double dot_row(const hf_rows* rows, const void* row, const void* w) noexcept nogil
+
 # Adds factor[r] row[r] of n rows to sum (IN, OUT), in the order of r.
 cdef void add_rows(
     const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum

@@ -68,6 +68,12 @@ cdef void write_dots(
             product[r] = _dot(rows, <const double*> row[r], <const double*> after[r], <const double*> w)
 
 
+cdef double dot_row(const hf_rows* rows, const void* row, const void* w) noexcept nogil:
+    if rows.single:
+        return _dot(rows, <const float*> row, <const float*> row, <const float*> w)
+    return _dot(rows, <const double*> row, <const double*> row, <const double*> w)
+
+
 cdef inline void _add_row(const hf_rows* rows, const real* row, real factor, real* sum) noexcept nogil:
     cdef int64_t j
     for j in range(rows.n_features):

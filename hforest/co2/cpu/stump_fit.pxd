@@ -38,6 +38,19 @@ ctypedef struct hf_stump_workspace:
     double* start         # (n_blocks, 16): w in float64, for OC1's search
     char* copies          # (room + HF_TOGETHER,) rows of windows; else NULL
 
+cdef size_t w_bytes(const hf_rows* rows) noexcept nogil
+# Scales w (IN, OUT (n_blocks, 16)) onto the ball ||w||**2 <= nu if it is outside (Alg. 1, lines 15 and 16).
+cdef void project(const hf_rows* rows, void* w, double nu) noexcept nogil
+# Sets v (IN, OUT) = momentum v - rate slope and w (IN, OUT) += v, and projects w onto the ball.
+cdef void move(
+    const hf_rows* rows, void* w, void* v, const void* slope, double momentum, double rate, double nu
+) noexcept nogil
+# Writes the order of an epoch: each sample once, in equal strides over `shuffled` from a random start.
+cdef void order_epoch(
+    uint64_t key, uint64_t epoch, const uint32_t* shuffled, uint32_t* order, int64_t n
+) noexcept nogil
+# Returns the epochs of a round in which n samples take n_steps each.
+cdef int64_t epochs_of(const hf_schedule* c, int64_t n_steps) noexcept nogil
 cdef void start_stump(
     hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs, int n_threads,
     hf_watch* watch

@@ -38,13 +38,13 @@ cdef double INSIDE_FLOAT = 1 - 2.0**-22
 cdef double INSIDE_DOUBLE = 1 - 2.0**-50
 
 
-cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
+cdef size_t w_bytes(const hf_rows* rows) noexcept nogil:
     return rows.n_blocks * HF_LANES * (4 if rows.single else 8)
 
 
 cdef int64_t _sums_bytes(const hf_rows* rows, int64_t n_outputs) noexcept nogil:
     # Returns the bytes of sums, as `_place_sums` lays them out, and of a cache line.
-    return sizeof(hf_sums) + 2 * n_outputs * 8 + <int64_t> _w_bytes(rows) + LINE
+    return sizeof(hf_sums) + 2 * n_outputs * 8 + <int64_t> w_bytes(rows) + LINE
 
 
 cdef void _place_sums(hf_sums* sums, int64_t n_outputs) noexcept nogil:
@@ -61,7 +61,7 @@ cdef void start_stump(
     hf_watch* watch
 ) noexcept nogil:
     # Allocates the workspace of stumps on at most n samples, whose passes take at most n_threads threads.
-    cdef int64_t size = _w_bytes(rows), k = n_outputs, n_chunks = (n + HF_CHUNK - 1) // HF_CHUNK, c
+    cdef int64_t size = w_bytes(rows), k = n_outputs, n_chunks = (n + HF_CHUNK - 1) // HF_CHUNK, c
     cdef hf_passes* p = &s.passes
     cdef int side
     s.losses.n_outputs = n_outputs
@@ -87,8 +87,7 @@ cdef void start_stump(
         _place_sums(sums_of_chunk(p, c), k)
 
 
-cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
-    # Scales w onto the ball ||w||**2 <= nu if it is outside (Alg. 1, lines 15 and 16).
+cdef inline void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
     cdef double lane[HF_LANES]
     cdef int64_t b, j, n = rows.n_blocks * HF_LANES
     cdef int i
@@ -106,10 +105,9 @@ cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
             w[j] *= factor
 
 
-cdef void _move(
+cdef inline void _move(
     const hf_rows* rows, real* w, real* v, const real* slope, double momentum, double rate, double nu
 ) noexcept nogil:
-    # Sets v (IN, OUT) = momentum v - rate slope and w (IN, OUT) += v, and projects w onto the ball.
     cdef real keep = <real> momentum, step = <real> -rate
     cdef int64_t j
     for j in range(rows.n_blocks * HF_LANES):
@@ -118,10 +116,29 @@ cdef void _move(
     _project(rows, w, nu)
 
 
-cdef void _order_epoch(
+cdef void project(const hf_rows* rows, void* w, double nu) noexcept nogil:
+    if rows.single:
+        _project(rows, <float*> w, nu)
+    else:
+        _project(rows, <double*> w, nu)
+
+
+cdef void move(
+    const hf_rows* rows, void* w, void* v, const void* slope, double momentum, double rate, double nu
+) noexcept nogil:
+    if rows.single:
+        _move(rows, <float*> w, <float*> v, <const float*> slope, momentum, rate, nu)
+    else:
+        _move(rows, <double*> w, <double*> v, <const double*> slope, momentum, rate, nu)
+
+
+cdef int64_t epochs_of(const hf_schedule* c, int64_t n_steps) noexcept nogil:
+    return max(c.tau, (c.min_steps + n_steps - 1) // n_steps)
+
+
+cdef void order_epoch(
     uint64_t key, uint64_t epoch, const uint32_t* shuffled, uint32_t* order, int64_t n
 ) noexcept nogil:
-    # Writes the order of an epoch: each sample once, in equal strides over `shuffled` from a random start.
     cdef hf_visits visits = hf_draw_visits(key, epoch, n)
     cdef int64_t i, at = visits.start
     for i in range(n):
@@ -171,10 +188,7 @@ cdef void _step(
             slope = theta_slope(m, &s.losses, s.sums, side, k)
             s.speed[side][k] = c.momentum * s.speed[side][k] - rate * slope
             s.losses.theta[side][k] += s.speed[side][k]
-    if rows.single:
-        _move(rows, <float*> s.w, <float*> s.v, <const float*> s.sums.slope, c.momentum, rate, c.nu)
-    else:
-        _move(rows, <double*> s.w, <double*> s.v, <const double*> s.sums.slope, c.momentum, rate, c.nu)
+    move(rows, s.w, s.v, s.sums.slope, c.momentum, rate, c.nu)
     write_losses(m, &s.losses)
 
 
@@ -192,11 +206,8 @@ cdef double _start(
     # surrogate.
     cdef int side
     hf_shuffle(key, s.shuffled, m.n)
-    if rows.single:
-        _project(rows, <float*> s.w, c.nu)
-    else:
-        _project(rows, <double*> s.w, c.nu)
-    memset(s.v, 0, _w_bytes(rows))
+    project(rows, s.w, c.nu)
+    memset(s.v, 0, w_bytes(rows))
     for side in range(2):
         memset(s.speed[side], 0, s.losses.n_outputs * sizeof(double))
         memset(s.losses.theta[side], 0, s.losses.n_outputs * sizeof(double))
@@ -212,7 +223,7 @@ cdef void _copy_best(const hf_rows* rows, hf_stump_workspace* s, bint back) noex
     # Copies w and theta to best_w and best_theta, or back.
     cdef size_t size = s.losses.n_outputs * sizeof(double)
     cdef int side
-    memcpy(s.w if back else s.best_w, s.best_w if back else s.w, _w_bytes(rows))
+    memcpy(s.w if back else s.best_w, s.best_w if back else s.w, w_bytes(rows))
     for side in range(2):
         if back:
             memcpy(s.losses.theta[side], s.best_theta[side], size)
@@ -234,13 +245,13 @@ cdef void fit_hyperplane(
     cdef uint64_t epoch = 0
     cdef double eta = c.eta, value, best, before
     if m.n < c.min_samples:
-        memset(s.w, 0, _w_bytes(rows))
+        memset(s.w, 0, w_bytes(rows))
         return
     m.order, m.sign, m.copies, s.passes.m = s.order, s.sign, s.copies, m
     copy_members(rows, m)
     batch = min(c.batch, m.n)
     n_steps = (m.n + batch - 1) // batch
-    n_epochs = max(c.tau, (c.min_steps + n_steps - 1) // n_steps)
+    n_epochs = epochs_of(c, n_steps)
     work = batch * (rows.n_features + s.losses.n_outputs) // HF_LANES + 2 * s.losses.n_outputs
     value = best = _start(rows, m, c, key, s)
     _copy_best(rows, s, False)
@@ -250,7 +261,7 @@ cdef void fit_hyperplane(
         if round < c.convex_rounds:
             memset(m.sign, 0, m.n)  # the tangent of -|w.x| at w_old = 0
         for _ in range(n_epochs):
-            _order_epoch(key, epoch, s.shuffled, s.order, m.n)
+            order_epoch(key, epoch, s.shuffled, s.order, m.n)
             epoch += 1
             first = 0
             while first < m.n:
