@@ -46,10 +46,13 @@ Job = tuple[dict[str, Call], list[Any]]
 """hforest and the rungs beside it, and the arrays, or numbers of bytes, that a call reads and writes."""
 
 
-def projections(scale: float) -> Job:
+SOBEL = np.array([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])
+
+
+def projections(distribution: project.Distribution, scale: float) -> Job:
     """Returns the rungs of 28 sparse projections of images of 784 pixels."""
     x = numbers(round(10_000 * scale), 784)
-    some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, rng=0)
+    some = project.sample(distribution, 28, rng=0)
     matrix = sparse.csr_matrix((some.data, some.indices, some.indptr), shape=(28, 784))
     calls: dict[str, Call] = {"hforest": partial(project.project, x, *some), "numpy": lambda: matrix @ x.T}
     return calls, [some.data, np.unique(some.indices).size / 784 * x.nbytes, calls["hforest"]()]
@@ -347,7 +350,8 @@ def confusion(scale: float) -> Job:
 
 
 JOBS: dict[str, Callable[[float], Job]] = {
-    "project": projections,
+    "project": partial(projections, project.patch_distribution((28, 28), patch_max=3)),
+    "project, kernels": partial(projections, project.kernel_distribution((28, 28), [SOBEL, SOBEL.T])),
     "conv2d": convolution,
     "conv2d_backward": convolution_backward,
     "normalize": normalisation,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 NAMES = [
-    "project", "conv2d", "conv2d_backward", "normalize", "normalize_backward", "normalize_update", "squared_loss",
+    "project", "project, kernels", "conv2d", "conv2d_backward", "normalize", "normalize_backward", "normalize_update",
+    "squared_loss",
     "softmax_loss", "adagrad", "adam", "adagrad_rows", "adam_rows", "adam_rows 1M", "adam_catch_up", "impurity", "route",
     "leaf_counts", "first_nonfinite", "first_outside", "poisson_counts", "scan", "confusion",
 ]  # fmt: skip

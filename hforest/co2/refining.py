@@ -240,11 +240,10 @@ def refine(
     ----------
     forest : Forest
         Grown forest, axis-aligned or oblique: the start. Its number of classes or targets is kept.
-    x : (n_samples, n_features) array-like
-        Samples, finite, at least one; converted to the dtype of the forest. Trees are fitted in standard
-        deviations of the samples of positive weight.
-    y : (n_samples,) or (n_samples, n_outputs) array-like
-        Labels 0 to n_classes - 1, or targets; with `loss` any array with a row for each sample.
+    x, y : array-likes
+        Samples (n_samples, n_features), finite, at least one; converted to the dtype of the forest. Trees are
+        fitted in standard deviations of the samples of positive weight. Labels 0 to n_classes - 1 or targets,
+        (n_samples,) or (n_samples, n_outputs); with `loss` any array with a row for each sample.
     nu : float
         Bound on ``||w||**2`` of each split, above 0. A lower one gives wider margins; targets have standard
         deviation 1.

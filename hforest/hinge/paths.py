@@ -104,8 +104,8 @@ def bayes_weights(
 
     Parameters
     ----------
-    y : (n_samples,) array of integers or bools
-        Labels.
+    y : (n_samples,) array of labels
+        Integers or bools.
     prior : float
         u, in samples, above 0. Without it a leaf that no sample of a class reaches would exclude the class.
     n_classes : int, optional

@@ -21,17 +21,10 @@ class Prepared:
 
     `prepare` makes it. It cannot be changed: its arrays are read-only copies. Several threads may use one.
 
-    Parameters
-    ----------
-    parameters : Parameters
-        Thresholds, features and weights, as `forward` takes them.
-    kind, margin, windows
-        As `forward` takes them.
-
     Attributes
     ----------
     parameters : Parameters
-        The read-only copies.
+        The read-only copies of thresholds, features and weights.
     kind, margin, windows
         As given.
     """

@@ -148,9 +148,6 @@ def conditional_test(
         Conditioning features, encoded once for all forests.
     n_bootstrap : int
         Number of draws of signs; the smallest p-value is 1 / (n_bootstrap + 1).
-    groups : (n_samples,) array-like, optional
-        Groups of rows that belong together, such as measurements of a subject: the rows of a group have equal
-        signs, and forests draw groups.
     grow : callable, optional
         As for `permutation_test`, with z in place of x; leaf values of its forests are not read. By default
         `hforest.grow` with min_samples_leaf=5.
@@ -189,6 +186,8 @@ def conditional_test(
     does not depend on x given z. A covariance is a sum divided by the root mean square of its draws. For
     several columns, classes or targets the statistic is the largest absolute covariance; the signs are the
     same for all columns. A forest is grown for each column of x, and one for y.
+
+    With `groups` the rows of a group have equal signs, and forests draw groups.
 
     Leaves are small because predictions of large leaves are biased, and products of biases increase the
     statistic. Cost: n_columns + 1 forests, and for each column and output a few nanoseconds per draw, row and

@@ -266,9 +266,6 @@ def importance_test(
     n_copies : int, optional
         Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
         the larger of 99 and ``20 n - 1``, where n sets are tested, so that an adjusted p-value can be 0.05.
-    groups : (n_samples,) array-like, optional
-        Groups of rows that belong together, such as measurements of a subject. Copies swap the rows of groups
-        of equal size, and forests draw groups. Not with "error".
     progress : callable or bool, optional
         Called as progress(done, n) after each of the n features or sets that are tested. If it returns False,
         the result has the sets so far; with `screen` those that are missing have p-values of 1. True shows a
@@ -321,6 +318,8 @@ def importance_test(
     these, each p-value is valid, and so are the decisions for all n_sets together (two-stage testing by split
     samples: Cox 1975; Wasserman and Roeder 2009). The rows must be independent. Power is that of half of the
     rows.
+
+    With `groups` copies swap the rows of groups of equal size, and forests draw groups; not with "error".
 
     Ties, such as features without a split, count as larger. Cost: for each set that is tested a forest on
     n_features features and n_copies copies of the set; with "error" one forest, and n_copies predictions of

@@ -130,9 +130,6 @@ def permutation_test(
     max_exceed : int or None
         Permutations end when this number of statistics is at least as large as the observed one. With None
         all are made.
-    groups : (n_samples,) array-like, optional
-        Groups of rows that belong together, such as repeated measurements of a subject, by numbers or names.
-        Each has one label, and labels are permuted between groups. Forests are honest by groups.
     strata : (n_samples,) array-like, optional
         Labels are permuted within each stratum only: within subjects whose labels differ from row to row, or
         within sites, each with whole groups.
@@ -161,7 +158,8 @@ def permutation_test(
     columns and trees: ``P(p <= a) <= a``. Permuting labels against the posteriors of one fixed forest is not
     valid, because that forest was grown on the observed labels.
 
-    With `groups` the null hypothesis is that the labels of groups are exchangeable, given all their rows.
+    With `groups`, of which each has one label, labels are permuted between groups, and forests are honest by
+    groups. The null hypothesis is that the labels of groups are exchangeable, given all their rows.
     Rows of a group may depend on each other in any way. With `strata` it is that labels are exchangeable
     within each stratum; they may depend on it. Without both it is that all labels are, which repeated
     measurements do not satisfy: the test then rejects too often.

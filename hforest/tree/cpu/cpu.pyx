@@ -2,14 +2,14 @@
 
 from cython.parallel cimport prange
 from libc.math cimport isnan, log2
-from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped, hf_stopped_after, hf_threads_for, hf_units,
-    hf_watch, raise_interrupt, raise_stopped, start_watch,
+    hf_begin, hf_end, hf_enter_state, hf_has_stopped, hf_leave_state, hf_stop, hf_stopped, hf_stopped_after,
+    hf_threads_for, hf_units, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
 from hforest.tree.cpu.members cimport (
@@ -187,6 +187,7 @@ cdef void run(Walk* w, int64_t n_nodes) noexcept nogil:
     cdef double levels = log2(<double> n_nodes / w.n_trees + 1)
     cdef int threads = hf_threads_for(PAIR_NS * levels * levels / 45 * w.n_samples * w.n_trees)
     cdef hf_arena arena
+    cdef uint64_t before
     memset(&arena, 0, sizeof(hf_arena))
     if w.nodes == NULL and packing_pays(w, <double> w.n_samples * w.n_trees, n_nodes):
         pack(w, n_nodes, threads, &arena)
@@ -197,7 +198,9 @@ cdef void run(Walk* w, int64_t n_nodes) noexcept nogil:
     if n_blocks == 1:
         # This spares the cost of a parallel region. The watch may have stopped while trees were packed.
         if not hf_has_stopped(w.watch):
+            before = hf_enter_state()
             _run_block(w, 0)
+            hf_leave_state(before)
     else:
         for block in prange(hf_units(w.watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
             if hf_begin(w.watch, block):
