@@ -82,6 +82,7 @@ class _Honest(GrownForest):
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         # Projections have neither sampled features nor bins, other trees no projections.
         without = {"max_features", "max_bins"} if self.trees in _PROJECTED else {"n_projections"}
+        without |= {"groups"}  # here groups of columns, there of rows
         return {name: value for name, value in super()._settings(function).items() if name not in without}
 
     def _drawn(
