@@ -1,6 +1,7 @@
 """Ctrl-C: long calls soon end with KeyboardInterrupt, and the library works afterwards."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -46,13 +47,19 @@ def soon_interrupted(interrupts, call):
 
 @contextlib.contextmanager
 def alarms(handler):
-    """Handles SIGALRM inside the block, and stops the timer at its end."""
+    """Handles SIGALRM inside the block, and stops the timer at its end.
+
+    Nothing is collected meanwhile: an exception in a callback of the collector, such as that of hypothesis, would
+    not reach the block.
+    """
     before = signal.signal(signal.SIGALRM, handler)
+    gc.disable()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        gc.enable()
 
 
 def columns(n, n_features):

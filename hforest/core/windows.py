@@ -113,15 +113,20 @@ def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple
     return (filler,) * (3 - n_axes) + tuple(check.integer(name, i, least, check.MAX_COUNT) for i in numbers)
 
 
+def check_type(windows: Any) -> None:
+    """Checks that windows are of the class Windows."""
+    check.instance(
+        "windows", windows, Windows, "Windows or None",
+        "pass hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows",
+    )  # fmt: skip
+
+
 def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
     """Returns the geometry of windows on images of a shape (n_images, channels, *space).
 
     Errors about the shape name the argument `name`.
     """
-    check.instance(
-        "windows", windows, Windows, "Windows or None",
-        "pass hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows",
-    )  # fmt: skip
+    check_type(windows)
     sizes = [a if isinstance(a, tuple | list) else (a,) for a in windows]
     # Integers of one type are keys of the cache; others are errors, or rare.
     if all(type(i) is int for a in sizes for i in a):

@@ -6,9 +6,9 @@ import numpy as np
 
 from ..core import check, machine
 from ..core.aliases import Array, FloatArray
-from ..core.windows import Windows, check_images, geometry, positions
+from ..core.windows import Windows, check_images, check_type, geometry, positions
 from . import kernels
-from .margins import MarginName, check_features
+from .margins import Margin, MarginName, check_features
 from .shared import REDUCTIONS, VERTICES, Aggregate, Kind, check_depth, check_weights
 from .starts import Parameters
 
@@ -45,14 +45,13 @@ class Prepared:
         given = dict(zip(Parameters._fields, parameters, strict=True))
         check.on_cpu(**given)
         check.same_device(**given)
+        if windows is not None:
+            check_type(windows)
+        _sizes(kind, margin, *parameters)
         # The copies are checked, for another thread may change the originals meanwhile.
         thresholds, features, weights = (machine.read_only(check.owned(a)) for a in parameters)
-        dtype = check.floating("thresholds", thresholds)
-        sizes = check_depth(kind, "thresholds", thresholds)
-        check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
-        record = check_features(margin, features, dtype, VERTICES[kind], sizes)
-        check.at_least_one(sizes, "n_trees")
-        outputs = check_weights(weights, dtype, sizes)
+        sizes, record, outputs = _sizes(kind, margin, thresholds, features, weights)
+        dtype = thresholds.dtype
         with check.checked():
             check.not_nan("thresholds", thresholds)
             record.check(features, {"n_features": check.MAX_COUNT} | sizes)
@@ -82,6 +81,18 @@ class Prepared:
 
     def __repr__(self) -> str:
         return f"<Prepared of {len(self._weights)} trees, kind={self.kind!r}, margin={self.margin!r}>"
+
+
+def _sizes(
+    kind: Kind, margin: MarginName, thresholds: FloatArray, features: Array, weights: FloatArray
+) -> tuple[check.Sizes, Margin, tuple[int, ...]]:
+    """Checks dtypes and shapes; returns the sizes, the margin, and the trailing shape of the weights."""
+    dtype = check.floating("thresholds", thresholds)
+    sizes = check_depth(kind, "thresholds", thresholds)
+    check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
+    record = check_features(margin, features, dtype, VERTICES[kind], sizes)
+    check.at_least_one(sizes, "n_trees")
+    return sizes, record, check_weights(weights, dtype, sizes)
 
 
 def prepare(

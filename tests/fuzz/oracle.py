@@ -168,6 +168,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         return _differs(np.array(a), np.array(b), near)
     if isinstance(a, hforest.tree.Prepared) and isinstance(b, hforest.tree.Prepared):
         a, b = a.forest, b.forest
+    if isinstance(a, hforest.hinge.Prepared) and isinstance(b, hforest.hinge.Prepared):
+        a, b = ((*c.parameters, c.kind, c.margin, c.windows) for c in (a, b))
     if isinstance(a, hforest.tabular.Prepared) and isinstance(b, hforest.tabular.Prepared):
         a, b = a.model, b.model
     if isinstance(a, File) and isinstance(b, File):
