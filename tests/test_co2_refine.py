@@ -345,7 +345,7 @@ def test_progress_stops_with_the_trees_so_far(threads):
         return done < 4
 
     part = co2.refine(forest, x, y, progress=progress, **QUICK)
-    assert seen == [(2, 5), (4, 5)]
+    assert seen == [(done, 5) for done in range(0, 5, hforest.get_num_threads()) if done]
     assert part.n_trees == 4
     whole = co2.refine(forest, x, y, **QUICK)
     assert_same_bits(tree.predict(part, x), tree.predict(tree.Forest(*tree.check(part)), x))
