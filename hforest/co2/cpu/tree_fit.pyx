@@ -381,7 +381,8 @@ cdef bint _start(hf_tree_fit* f, hf_arena* arena, int64_t n_chunks) noexcept nog
     f.weights, f.outputs = <double*> take(arena, n_leaves * 8), <double*> take(arena, n_leaves * k * 8)
     if arena.failed:
         return False
-    memset(f.place_of_split, 255, f.n_splits * 4)
+    if f.n_splits:
+        memset(f.place_of_split, 255, f.n_splits * 4)
     memset(f.place_of_leaf, 255, f.n_leaves * 4)
     return True
 
@@ -389,7 +390,8 @@ cdef bint _start(hf_tree_fit* f, hf_arena* arena, int64_t n_chunks) noexcept nog
 cdef void _keep(hf_tree_fit* f, bint back) noexcept nogil:
     # Copies w and theta to best_w and best_theta, or back.
     cdef size_t of_w = f.n_splits * f.size, of_theta = f.n_leaves * f.n_outputs * sizeof(double)
-    memcpy(f.w if back else f.best_w, f.best_w if back else f.w, of_w)
+    if of_w:
+        memcpy(f.w if back else f.best_w, f.best_w if back else f.w, of_w)
     memcpy(f.theta if back else f.best_theta, f.best_theta if back else f.theta, of_theta)
 
 
