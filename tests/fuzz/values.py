@@ -53,7 +53,8 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps", "n_boosted",
-          "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap", "background", "cover"}  # fmt: skip
+          "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap", "background", "cover",
+          "hinge.forward.features", "hinge.forward.weights"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays, take long or exclude one another."""
 
 
@@ -132,7 +133,8 @@ class Setting:
         if name not in self._arguments:
             parameter = self.target.parameters.get(name)
             left_out = parameter is None or (parameter.default is not parameter.empty and self.flag())
-            if parameter is not None and left_out and name not in ALWAYS:
+            always = name in ALWAYS or f"{self.target.name}.{name}" in ALWAYS
+            if parameter is not None and left_out and not always:
                 self._arguments[name] = parameter.default
             else:
                 self._arguments[name] = self.make(name)
