@@ -23,9 +23,15 @@ options("stats.importance_test.by", "mdi_oob", "ufi", "error")
 options("stats.screen", None, 1)
 
 
-@value("stats.groups", "stats.strata")
+@value("stats.groups")
 def _groups(s: Setting) -> Any:
-    return s.choice((None, np.arange(s.n) // 2, [f"subject {i // 3}" for i in range(s.n)]))
+    # Each has one label: of single rows.
+    return s.choice((None, [f"subject {i:04}" for i in range(s.n)])) if s.n > 1 else None
+
+
+@value("stats.strata")
+def _strata(s: Setting) -> Any:
+    return s.choice((None, np.arange(s.n) // 2)) if s.n > 3 else None
 
 
 options("stats.adjust", "holm", "bh", "by")
