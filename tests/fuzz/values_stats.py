@@ -31,7 +31,7 @@ def _groups(s: Setting) -> Any:
 
 @value("stats.strata")
 def _strata(s: Setting) -> Any:
-    return s.choice((None, np.arange(s.n) // 2)) if s.n > 3 else None
+    return s.choice((None, np.arange(s.n) // 2)) if s.n > 3 and s.target.last != "split_test" else None
 
 
 options("stats.adjust", "holm", "bh", "by")
