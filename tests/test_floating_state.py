@@ -84,6 +84,7 @@ def calls():
         "adam": lambda: moved(optim.adam, p, g, m, v),
         "adam of rows": lambda: moved(optim.adam_rows, p, np.arange(0, 300, 3), g[::3].copy(), m, v, last),
         "co2": lambda: co2.surrogate(x, labels, x[0], theta[0], theta[1]),
+        "stump": lambda: co2.fit_stump(x[:500], labels[:500], x[0], max_rounds=2, rng=0)[:3],
     }
 
 
@@ -96,7 +97,7 @@ def moved(step, *arrays):
 
 NAMES = (
     "traverse", "ferns", "forward", "backward", "apply", "predict", "predict small values", "predict rows one by one",
-    "predict prepared rows", "forward of a row", "project", "adam", "adam of rows", "co2",
+    "predict prepared rows", "forward of a row", "project", "adam", "adam of rows", "co2", "stump",
 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def test_labels_are_permuted_between_groups_and_within_strata():
         assert sorted(to[np.unique(group, return_index=True)[1]]) == list(range(12))
         seen.add(tuple(order))
     assert len(seen) == 50
-    within = of_groups.Orders(of_groups.of_rows(6), [0, 0, 0, 1, 1, 2], np.arange(6))
+    within = of_groups.Orders(of_groups.of_rows(6), np.array([0, 0, 0, 1, 1, 2]), np.arange(6))
     drawn = np.array([within.order(0, number) for number in range(600)])
     assert (drawn[:, 5] == 5).all()
     for at in range(3):

@@ -1,6 +1,6 @@
 """Rows that belong together, such as measurements of one subject; strata within which labels are permuted."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,8 +8,6 @@ from .. import growth
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray
 from ..core.draws import permutation
-
-_LEAST = 2
 
 
 class Groups(NamedTuple):
@@ -63,10 +61,15 @@ def checked(name: str, groups: ArrayLike | None, n: int) -> Groups:
     except TypeError as error:
         raise TypeError(f"{name}: expected numbers or texts, got {error}; pass values of one type") from None
     check.require(
-        len(found.first) >= _LEAST, name, "at least two different values", len(found.first),
-        "pass the subject of each row",
+        len(found.first) > 1, name, "at least two different values", len(found.first),
+        "pass the subject, or stratum, of each row",
     )  # fmt: skip
     return found
+
+
+def strata_of(strata: ArrayLike | None, n: int) -> IntArray | None:
+    """Returns the number of the stratum of each of n rows, or None."""
+    return None if strata is None else checked("strata", strata, n).of_row
 
 
 class Orders:
@@ -76,12 +79,14 @@ class Orders:
     ----------
     groups : Groups
         Groups, of which each has one label.
-    strata : Groups
-        Strata of rows, of which each group lies in one. One stratum: all rows.
+    strata : (n_samples,) int64, or None
+        Numbers of the strata, of which each group lies in one.
+    y : (n_samples,) or (n_samples, n_outputs) array
+        Labels or targets.
     """
 
-    def __init__(self, groups: Groups, strata: Any, y: np.ndarray) -> None:
-        self.groups, n = groups, len(groups.of_row)
+    def __init__(self, groups: Groups, strata: IntArray | None, y: np.ndarray) -> None:
+        self.groups = groups
         same = groups.same_in_groups(y)
         check.require(
             bool(same.all()), "groups", "one label, or target, in each group",
@@ -90,13 +95,12 @@ class Orders:
         )  # fmt: skip
         self.stratum: IntArray | None = None
         if strata is not None:
-            found = checked("strata", strata, n)
-            same = groups.same_in_groups(found.of_row)
+            same = groups.same_in_groups(strata)
             check.require(
                 bool(same.all()), "strata", "one stratum for each group",
                 f"several for the group of row {int((~same).argmax())}", "pass strata of whole groups",
             )  # fmt: skip
-            self.stratum = found.of_row[groups.first]
+            self.stratum = strata[groups.first]
             check.require(
                 bool((np.bincount(self.stratum) > 1).any()), "strata", "strata of several rows, or groups",
                 "one in each", "pass larger strata",

@@ -258,8 +258,8 @@ def importance_test(
         Importance measure. "mdi_oob" and "ufi" are those of `oob_importance`, in a forest with copies for
         each set. "error" is the error of one forest for all sets, on rows that it was not grown on.
     screen : int, optional
-        Number of sets to test, for many sets: those of largest importance in a forest on half of the rows of
-        each class. They are tested on the other rows; the p-values of the others are 1.
+        Number of sets to test, for many sets: those of largest importance, by "mdi_oob", in a forest on half
+        of the rows of each class. They are tested on the other rows; the p-values of the others are 1.
     adjust : "holm", "bh" or "by"
         Adjustment of the p-values: "holm" bounds the probability of any false rejection, "bh" and "by" the
         false discovery rate, see Notes.

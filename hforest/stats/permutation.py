@@ -23,7 +23,7 @@ from ..core.draws import normals, permutation, seed_of
 from ..growth import Samples
 from ..tree import Forest
 from .dependence import LEAST_ROWS, centered
-from .groups import Groups, Orders, checked
+from .groups import Groups, Orders, checked, strata_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
 from .problem import (
@@ -57,7 +57,7 @@ class HonestDraws:
 
     def __init__(
         self, target: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
-        n_trees: int, weighting: Weighting, draw: Draw, rng: Rng, groups: ArrayLike | None = None,
+        n_trees: int, weighting: Weighting, draw: Draw, rng: Rng, groups: IntArray | None = None,
     ) -> None:  # fmt: skip
         self.statistic: Any = chosen(statistic, target)
         self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
@@ -178,8 +178,11 @@ def permutation_test(
     0.02
     """
     data = problem(x, y, task)
-    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng, groups)
-    labels = Orders(checked("groups", groups, len(data.samples)), strata, data.target.y)
+    n = len(data.samples)
+    grouped = checked("groups", groups, n)
+    labels = Orders(grouped, strata_of(strata, n), data.target.y)
+    numbers = None if groups is None else grouped.of_row
+    draws = HonestDraws(data.target, grow, statistic, n_trees, weighting, draw, rng, numbers)
 
     def permuted(b: int) -> tuple[float, int]:
         order = labels.order(draws.seed, 2 * b + 1) if b else slice(None)
@@ -363,7 +366,7 @@ def split_test(
     n_permutations = checked_draws(n_permutations)
     check.choice("weighting", weighting, WEIGHTINGS)
     seed, n = check.seed(rng), len(data.samples)
-    grouped = checked("groups", groups, n)
+    grouped, of_strata = checked("groups", groups, n), strata_of(strata, n)
     if share:
         first, second = split_rows(data.target.labels, n, share, seed, grouped)
         target = rows_of(data.target, first)
@@ -379,9 +382,7 @@ def split_test(
         whole = None if groups is None else of_groups
         weight = neighbors(forest, tree.apply(forest, rows[second]), weighting, whole)
     of_second = rows_of(data.target, second)
-    labels = Orders(
-        of_groups, None if strata is None else checked("strata", strata, n).of_row[second], of_second.y
-    )
+    labels = Orders(of_groups, None if of_strata is None else of_strata[second], of_second.y)
     values = outputs(of_second)
     if function is None:
         statistics, n_rows = _correlations(weight, values), len(second)

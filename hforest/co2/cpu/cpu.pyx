@@ -21,8 +21,8 @@ from hforest.co2.cpu.stump_fit cimport fit_hyperplane, hf_schedule, hf_stump_wor
 from hforest.co2.cpu.tree_fit cimport fit_tree, hf_samples, hf_whole_trees
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_threads_for, hf_units, hf_watch, raise_interrupt, raise_stopped,
-    start_watch,
+    hf_begin, hf_end, hf_enter_state, hf_leave_state, hf_stop, hf_threads, hf_threads_for, hf_units, hf_watch,
+    raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_reals, start_of_rows
 from hforest.growth.cpu.sources.column_readers cimport columns_of_windows
@@ -126,10 +126,12 @@ cdef class _Stump:
 def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
     cdef _Stump stump = _Stump(*samples, split, PASS)
+    cdef uint64_t before = hf_enter_state()
     stump.s.passes.product = NULL
     with nogil:
         write_losses(&stump.m, &stump.s.losses)
         sum_terms(&stump.s.passes, True, stump.s.sums)
+    hf_leave_state(before)
     raise_interrupt(&stump.watch)
     out[0] = stump.s.sums.terms
 
@@ -139,17 +141,19 @@ def surrogate_grad(split, samples, grads):
     cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
     cdef _Stump stump = _Stump(*samples, split, PASS)
     cdef hf_sums* sums = stump.s.sums
+    cdef uint64_t before = hf_enter_state()
     cdef int64_t k
     stump.m.sign = NULL
     with nogil:
         write_losses(&stump.m, &stump.s.losses)
         sum_slopes(&stump.s.passes, 0, stump.m.n, sums)
+        for k in range(grad_w.shape[0]):
+            grad_w[k] = (<float*> sums.slope)[k] if stump.rows.single else (<double*> sums.slope)[k]
+        for k in range(grad_theta0.shape[0]):
+            grad_theta0[k] = theta_slope(&stump.m, &stump.s.losses, sums, 0, k)
+            grad_theta1[k] = theta_slope(&stump.m, &stump.s.losses, sums, 1, k)
+    hf_leave_state(before)
     raise_interrupt(&stump.watch)
-    for k in range(grad_w.shape[0]):
-        grad_w[k] = (<float*> sums.slope)[k] if stump.rows.single else (<double*> sums.slope)[k]
-    for k in range(grad_theta0.shape[0]):
-        grad_theta0[k] = theta_slope(&stump.m, &stump.s.losses, sums, 0, k)
-        grad_theta1[k] = theta_slope(&stump.m, &stump.s.losses, sums, 1, k)
 
 
 def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
@@ -157,8 +161,10 @@ def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
     cdef double[::1] theta0 = split[1], theta1 = split[2]
     cdef _Stump stump = _Stump(*samples, split, FIT)
     cdef hf_schedule c = schedule._asdict()
+    cdef uint64_t before = hf_enter_state()
     with nogil:
         fit_hyperplane(&stump.m, &c, key, &stump.s, &history[0])
+    hf_leave_state(before)
     raise_interrupt(&stump.watch)
     if stump.rows.single:
         _write[float](<const float*> stump.s.w, split[0])
@@ -183,6 +189,7 @@ def fit_oc1(
     cdef hf_pending node
     cdef hf_watch watch
     cdef bint fine
+    cdef uint64_t before
     cdef int n_lines = min(hf_threads_for(<double> SEARCH_NS * weight.shape[0]), LINES)
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
@@ -199,9 +206,11 @@ def fit_oc1(
     if not fine or r.arena.failed:
         hf_stop(&watch)
     else:
+        before = hf_enter_state()
         with nogil:
             sum_up(&t, &r, &node)
             search_hyperplane(&t, &r, &node, &c, key, &o, &w[0])
+        hf_leave_state(before)
     release(&r.arena)
     raise_stopped(&watch, "fit_oc1: no memory for {} samples", t.n)
 
@@ -251,6 +260,7 @@ def refine(trees, samples, judge, schedule, uint64_t seed, int64_t first_tree, d
     cdef int64_t m, n_units, n_trees = len(trees.first_split) - 1, batch = min(c.batch, s.rows.n)
     cdef int64_t work = batch * s.rows.n_features * <int64_t> len(bin(len(trees.child) // n_trees))
     cdef int n_threads = hf_threads_for(<double> work / REFINE)
+    cdef uint64_t before
     t.samples, t.judge, t.schedule, t.watch = &s, NULL, &c, &watch
     if judge is not None:
         j = _samples(judge)
@@ -261,9 +271,11 @@ def refine(trees, samples, judge, schedule, uint64_t seed, int64_t first_tree, d
     t.seed, t.history = seed, &history[0, 0]
     start_watch(&watch)
     if n_trees == 1:
+        before = hf_enter_state()
         with nogil:
             if not fit_tree(&t, 0, first_tree, n_threads):
                 hf_stop(&watch)
+        hf_leave_state(before)
     else:
         n_threads = <int> min(n_trees, <int64_t> hf_threads())
         n_units = hf_units(&watch, n_trees, n_threads)
