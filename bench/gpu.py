@@ -416,7 +416,7 @@ def tests(minutes: float) -> dict[str, Any]:
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        words = ["-q", "-k", "gpu and not stub and not nvrtc", "--ignore", "tests/fuzz", "-p", "no:benchmark"]
+        words = ["-q", "-k", "gpu and not stub and not nvrtc", "-p", "no:benchmark"]
         words += [
             "-n",
             str(min(12, os.cpu_count() or 1)),

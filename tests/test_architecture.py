@@ -170,7 +170,7 @@ def test_importing_hforest_imports_numpy_and_little_else():
 def hints():
     """Returns the extras in commands and errors, with their file."""
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *PACKAGE.rglob("*.py")]
-    for path in sorted([*files, *(ROOT / "bench").rglob("*.py")]):
+    for path in sorted([*files, *(ROOT / "bench").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]):
         text = path.read_text(encoding="utf-8")
         for names in re.findall(r"'\.\[([\w, ]+)\]'", text):
             yield from ((path.name, extra.strip()) for extra in names.split(","))
@@ -572,6 +572,7 @@ READ = [
     *(p for p in (PACKAGE / "core").glob("*.h")),
     *(p for p in (ROOT / "tests").rglob("*.py") if p.name != "test_architecture.py"),
     *(ROOT / "bench").rglob("*.py"),
+    *(ROOT / "lab").rglob("*.py"),
     *(ROOT / "docs").glob("*.md"),
     ROOT / "README.md",
 ]
