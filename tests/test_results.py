@@ -162,6 +162,7 @@ TABLES = {
     "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
     "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
     "co2_search, form": ("results-co2", "co2_search", "co2_search", "rows", ("letter, form",), "errors"),
+    "co2_search, OC1": ("results-co2", "co2_search", "co2_search", "rows", ("usps, OC1",), "errors"),
     "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 8, 12, 20],), "leaves"),
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),

@@ -52,7 +52,7 @@ TREES = {
     "mnist scanned": 100,
     "mnist full scanned": 100,
 }
-RUNS = {"letter": 3, "adult": 2, "yeast": 5, "mnist": 3, "mnist scanned": 1, "mnist full scanned": 1}
+RUNS = {"letter": 3, "adult": 2, "yeast": 20, "mnist": 3, "mnist scanned": 1, "mnist full scanned": 1}
 LEAF = {"adult": 5, "mnist full scanned": 10}
 RANDOM_LEAF = {"mnist full scanned": 10}
 LABELS = {

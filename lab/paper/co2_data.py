@@ -55,10 +55,10 @@ PAPER: dict[str, Any] = {"standardize": False, "bootstrap": True, "min_samples_o
 def grow(
     method: str, x: np.ndarray, y: np.ndarray, n_trees: int, settings: dict[str, Any], rng: int
 ) -> tree.Forest:
-    """Grows a CO2 forest ("CO2"), an OC1 forest without restarts ("OC1") or a random forest ("RF").
+    """Grows a CO2 forest ("CO2"), an OC1 forest ("OC1") or a random forest ("RF").
 
-    OC1 and random forests take max_features and bootstrap from the settings, which have the names in the
-    records. Only this function calls functions of the library that grow.
+    Random forests take max_features and bootstrap from the settings, which have the names in the records; OC1
+    also restarts (0 without them) and jumps. Only this function calls functions of the library that grow.
     """
     if method == "CO2":
         of_stump = {name: a for name, a in settings.items() if name in co2.StumpSettings._fields}
@@ -66,10 +66,9 @@ def grow(
         return co2.grow(x, y, n_trees, stump=co2.StumpSettings(**of_stump), rng=rng, **PAPER | others)
     bootstrap = settings.get("bootstrap", True)
     if method == "OC1":
-        max_features = settings["max_features"]
         return co2.grow(
-            x, y, n_trees, max_features=max_features, splitter="oc1", standardize=False, bootstrap=bootstrap,
-            rng=rng,
+            x, y, n_trees, max_features=settings["max_features"], splitter="oc1", standardize=False,
+            bootstrap=bootstrap, restarts=settings.get("restarts", 0), jumps=settings.get("jumps", 5), rng=rng,
         )  # fmt: skip
     return growth.grow(
         x,
