@@ -46,7 +46,7 @@ NESTED = ["growth.by_level"]
 WITH_KERNELS = [name for name in SUBPACKAGES if any((PACKAGE / name).rglob("cpu.pyx"))]
 # Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
 CPU_ONLY = {
-    "co2": {"fit_oc1", "refine"},
+    "co2": {"fit_oc1"},
     "tree": {
         "group", "quantiles", "count_neighbors", "neighbors", "shap_interventional", "shap_path_dependent",
     },
