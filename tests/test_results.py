@@ -184,6 +184,7 @@ TABLES = {
     "layer_uses, leaves": ("torch-uses", "layer_uses", "layer_uses", "rows", ("leaves",), "contribution"),
     "layer_uses, latency": ("torch-uses", "layer_uses", "layer_uses", "rows", ("latency",), "microseconds"),
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
+    "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
     "stats_many": ("stats", "stats_many", "stats_many", "rows", (), "seconds"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),

@@ -36,7 +36,7 @@ _NO_MISSING = {"", "co2", "demo", "hinge", "layers", "neural", "optim", "project
 """Packages of which no function takes NaN as a missing value in its samples."""
 
 FILES = {"file", "path"}
-WORDS = {"feature_names", *FILES}
+WORDS = {"feature_names", "groups", *FILES}
 """Arguments that take any text."""
 
 

@@ -54,7 +54,7 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps", "n_boosted",
           "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap", "background", "cover",
-          "hinge.forward.features", "hinge.forward.weights"}  # fmt: skip
+          "stats.confidence_intervals.feature", "hinge.forward.features", "hinge.forward.weights"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays, take long or exclude one another."""
 
 

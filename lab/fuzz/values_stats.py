@@ -34,6 +34,17 @@ def _strata(s: Setting) -> Any:
     return s.choice((None, np.arange(s.n) // 2)) if s.n > 3 and s.target.last != "split_test" else None
 
 
+options("stats.trees_per_half", None)  # another must be that of the counts
+value("stats.confidence_intervals.feature")(lambda s: None if s.argument("values") is None else 0)
+value("stats.confidence_intervals.values")(lambda s: s.numbers(2))
+
+
+@value("growth.bootstrap_counts.groups", "tree.out_of_bag.groups")
+def _subjects(s: Setting) -> Any:
+    weighted = s.target.last == "bootstrap_counts" and s.argument("sample_weight") is not None
+    return None if weighted or s.n < 2 else [f"subject {i // 2 if s.n > 2 else i}" for i in range(s.n)]
+
+
 options("stats.adjust", "holm", "bh", "by")
 options("stats.allow_invalid", False, True)
 options("stats.weighting", "counts", "shares")
