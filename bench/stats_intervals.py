@@ -1,6 +1,6 @@
 """Coverage of hforest.stats.confidence_intervals of classes, of rows in groups, and of partial dependence.
 
-    python bench/stats_intervals.py --sets 200 --json bench/results/stats_intervals.json
+    python bench/stats_intervals.py --cells "* 200 *" --sets 100 --json bench/results/stats_intervals.json
     python bench/stats_intervals.py --cells "classes 200 *" --sets 50          # some cells
 
 A cell is a kind, rows, a method and a number of trees. Rows have two uniform columns x0 and x1:

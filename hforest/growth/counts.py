@@ -67,9 +67,9 @@ def bootstrap_counts(
         Number of draws of each tree, 1 to 2**31 - 1; by default n_samples. It may be above n_samples.
     sample_weight : (n_samples,) array-like, optional
         Weights, 0 to 1e100, not all 0, to which probabilities of draws are proportional; by default equal.
-    groups : (n_samples,) array-like, optional
-        Numbers or names of the groups of samples that belong together, such as measurements of one subject.
-        Groups are drawn, with all their samples: n_draws is a number of groups. Not with sample_weight.
+    groups : (n_samples,) array-like of numbers or names, optional
+        Which samples belong together, such as measurements of one subject. Groups are drawn, with all their
+        samples: n_draws is a number of groups. Not with sample_weight.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
 

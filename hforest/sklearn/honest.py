@@ -92,13 +92,13 @@ class _Honest(GrownForest):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Grows the forest and returns the estimator.
+        """Grows the forest on samples, or groups of them, and returns the estimator.
 
         Parameters: see `RandomForestClassifier.fit`.
 
         Parameters
         ----------
-        groups : (n_samples,) array-like, optional
+        groups : (n_samples,) array-like of the group of each sample, optional
             Groups of samples that belong together, as in `hforest.stats.honest_counts`: trees draw whole
             groups, which are out-of-bag together.
 
@@ -252,7 +252,7 @@ class HonestForestClassifier(Classifier, _Honest):
     feature_groups : list of array-likes of int or str, optional
         Groups (views) of columns, by number or name; every column is in one group. Each projection of an
         oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
-    trees_per_half : int, optional
+    trees_per_half : int or None
         As in `hforest.stats.honest_counts`: 2 or more for `predict_interval`; samples of all classes are then
         drawn alike.
     empty : "prune", "abstain", "uniform" or "prior"
@@ -296,8 +296,7 @@ class HonestForestClassifier(Classifier, _Honest):
 
         Returns
         -------
-        hforest.stats.ConfidenceIntervals
-            Of (n_samples, n_classes) arrays of float64.
+        hforest.stats.ConfidenceIntervals of (n_samples, n_classes) arrays
         """
         check_is_fitted(self)
         if self._draws[0].keywords.get("trees_per_half") is None:

@@ -70,7 +70,7 @@ def confidence_intervals(
     groups : (n_train,) array-like, optional
         Groups of training rows with which counts were drawn (`honest_counts`). Intervals then assume that
         groups are independent of each other, in place of rows.
-    trees_per_half : int, optional
+    trees_per_half : int of at least 2, optional
         That of `honest_counts`, if trees share halves: the variance is that between halves.
     coverage : float
         Confidence, above 0 and below 1.

@@ -55,7 +55,7 @@ def posterior(
     weighting : "counts" or "shares"
         "counts" sums the rows in the leaves of all trees and normalises once, so leaves with more rows have
         more weight. "shares" averages the class shares, or means, of the leaves.
-    groups : (n_samples,) array-like, optional
+    groups : (n_samples,) array-like of int or str, optional
         As in `hforest.tree.out_of_bag`: trees that use no row of a group vote for its rows.
 
     Returns

@@ -36,7 +36,7 @@ def out_of_bag(
         How often each tree drew each sample: the array that was passed as `bootstrap`, or
         ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the int that was passed as rng, and for a
         range of trees its first_tree.
-    groups : (n_samples,) array-like, optional
+    groups : (n_samples,) array-like of numbers or texts, optional
         Numbers or names of groups, such as subjects: a sample is predicted by the trees that drew no sample
         of its group. Counts that are drawn by groups imply it.
 
