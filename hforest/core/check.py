@@ -319,8 +319,11 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
     values(a, gpu.NOT_NAN, fail)
 
 
-def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
-    """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
+def indices(name: str, a: Array, stop: int, stop_name: str, named: Array | None = None) -> None:
+    """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`.
+
+    named (n, n_rows): only a[j, named[i, j]] are checked, but on a GPU all, for one launch checks all arrays.
+    """
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
@@ -329,7 +332,11 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
             "pass arrays that belong together"
         )
 
-    values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))
+    most = min(stop, MAX_COUNT)
+    if named is None or not isinstance(a, np.ndarray):
+        values(a, gpu.INDEX, fail, most)
+    elif values_checked() and (first := machine.first_named_outside(a, named, most)) >= 0:
+        fail(first)
 
 
 def steps(name: str, a: Array, reached: int, what: str) -> None:
