@@ -249,12 +249,12 @@ def _on_gpu() -> Iterator[None]:
                 fail(flat)
 
 
-def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> None:
+def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0, named: Any = None) -> None:
     """Calls fail with the flat index of the first bad element, at the end of a block of `together`."""
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        if (first := first_bad(a, kind, stop)) >= 0:
+        if (first := first_bad(a, kind, stop, named)) >= 0:
             fail(first)
         return
     pending = (a, kind, stop)
@@ -320,10 +320,7 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str, named: Array | None = None) -> None:
-    """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`.
-
-    named (n, n_rows): only a[j, named[i, j]] are checked, but on a GPU all, for one launch checks all arrays.
-    """
+    """Checks that 0 <= a < stop, on a CPU only for a[j, named[i, j]], unless inside `unchecked()`."""
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
@@ -332,11 +329,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str, named: Array | None 
             "pass arrays that belong together"
         )
 
-    most = min(stop, MAX_COUNT)
-    if named is None or not isinstance(a, np.ndarray):
-        values(a, gpu.INDEX, fail, most)
-    elif values_checked() and (first := machine.first_named_outside(a, named, most)) >= 0:
-        fail(first)
+    values(a, gpu.INDEX, fail, min(stop, MAX_COUNT), named)
 
 
 def steps(name: str, a: Array, reached: int, what: str) -> None:
