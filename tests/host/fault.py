@@ -64,5 +64,3 @@ def main(name: str, sanitize: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-
-

@@ -285,15 +285,19 @@ def _trees(a: whole_trees.Trees, samples: Samples, batch: int) -> Trees:
     xp, real, n, n_outputs = array_module(samples.x), a.w.dtype, samples.n, samples.n_outputs
     n_trees, of_w, of_theta = len(a.first_split) - 1, a.w.shape, a.theta.shape
     of_batch, of_bounds = (n_trees, batch), (n_trees, n_outputs)
-    sums = xp.empty((len(a.theta) + n_trees, n_outputs + 1))
-    order, leaf = xp.empty((n_trees, n), np.int32), xp.empty((n_trees, n), np.int32)
+    first_split, first_leaf, child, w, theta, value = map(xp.asarray, a)
+    sample, split, moved, changed = (xp.empty(of_batch, np.int32) for _ in range(4))
     return Trees(
-        *map(xp.asarray, a), xp.zeros(of_w, real), xp.empty(of_w, real), xp.zeros(of_w, real),
-        xp.zeros(of_theta), xp.empty(of_theta), xp.empty(of_theta), sums, xp.empty(of_bounds),
-        xp.empty(of_bounds), xp.zeros((n_trees, N_STATES)), xp.full(len(a.w), NO_SAMPLE, np.int32),
-        xp.full(len(a.theta), NO_SAMPLE, np.int32), order, leaf,
-        *(xp.empty(of_batch, np.int32) for _ in range(4)), xp.empty(of_batch, real), n_trees, len(a.w),
-        len(a.theta), a.w.shape[1], n, batch,
+        first_split, first_leaf, child, w, theta, value,
+        v=xp.zeros(of_w, real), best_w=xp.empty(of_w, real), slope=xp.zeros(of_w, real),
+        speed=xp.zeros(of_theta), best_theta=xp.empty(of_theta), table=xp.empty(of_theta),
+        sums=xp.empty((len(theta) + n_trees, n_outputs + 1)), low=xp.empty(of_bounds),
+        high=xp.empty(of_bounds), state=xp.zeros((n_trees, N_STATES)),
+        first_at_split=xp.full(len(w), NO_SAMPLE, np.int32),
+        first_in_leaf=xp.full(len(theta), NO_SAMPLE, np.int32), order=xp.empty((n_trees, n), np.int32),
+        leaf=xp.empty((n_trees, n), np.int32), sample=sample, split=split, moved=moved, changed=changed,
+        factor=xp.empty(of_batch, real), n_trees=n_trees, n_splits=len(w), n_leaves=len(theta),
+        width=w.shape[1], n=n, batch=batch,
     )  # fmt: skip
 
 
@@ -331,5 +335,5 @@ def refine(
         launch(PACKAGE, "tree_rounds", x.dtype, t.n_trees, rounds, threads=BLOCK)
     sum_leaves()
     launch_each(PACKAGE, "values_of_leaves", x.dtype, t.n_leaves, (s, t))
-    for to, a in ((trees.w, t.w), (trees.theta, t.theta), (trees.value, t.value), (history, bounds)):
-        to[:] = to_numpy(a)
+    for to, made in ((trees.w, t.w), (trees.theta, t.theta), (trees.value, t.value), (history, bounds)):
+        to[:] = to_numpy(made)
