@@ -7,9 +7,9 @@ HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
 HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with these sanitizers, which end the
                  process at the first error. Preload AddressSanitizer's runtime to run them:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
-HFOREST_TARGET   such as "aarch64-linux-gnu": modules for this processor, by its compiler in CC, which its LDSHARED
-                 has, too: CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared". The headers of this
-                 Python serve for every little-endian 64-bit Linux.
+HFOREST_TARGET   such as "aarch64-linux-gnu": modules for this processor, by its compiler in CC and LDSHARED:
+                 CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared". The headers of this Python
+                 serve for every little-endian 64-bit Linux.
 """
 
 import copy
@@ -44,8 +44,8 @@ if OPENMP not in ("", "0", "1"):
 TARGET = os.environ.get("HFOREST_TARGET", "")
 if TARGET and not (TARGET.endswith("-linux-gnu") and os.environ.get("CC") and os.environ.get("LDSHARED")):
     raise SystemExit(
-        f"HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set to its "
-        f"compiler, got {TARGET!r}; see the top of setup.py"
+        "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set to "
+        f"its compiler, got {TARGET!r}; see the top of setup.py"
     )
 PLATFORM = f"linux-{TARGET.removesuffix('-linux-gnu')}" if TARGET else sysconfig.get_platform()
 
@@ -126,7 +126,8 @@ class Build(build_ext):
         name = super().get_ext_filename(fullname)
         if not TARGET:
             return name
-        return name.removesuffix(sysconfig.get_config_var("EXT_SUFFIX")) + f".{sys.implementation.cache_tag}-{TARGET}.so"
+        suffix = f".{sys.implementation.cache_tag}-{TARGET}.so"
+        return name.removesuffix(sysconfig.get_config_var("EXT_SUFFIX")) + suffix
 
     def build_extensions(self):
         check_compiler(self.compiler)

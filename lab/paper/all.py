@@ -265,7 +265,7 @@ TABLES = {
         (
             f"{TABLE1} 30 --runs 5 --only letter usps mnist connect4 {NOT_HERE}",
             f"{TABLE1} 30 --runs 5 --methods CO2{FORESTS}",
-            f"{TABLE1} 30 --runs 3 --methods OC1 --only letter usps \"usps, as published\"",
+            f'{TABLE1} 30 --runs 3 --methods OC1 --only letter usps "usps, as published"',
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --only letter usps connect4 mnist",
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --methods CO2{FORESTS}",
         ),

@@ -132,7 +132,9 @@ def table(rows: list[dict[str, Any]]) -> str:
                 errors = [row["errors"][str(n_trees)] for row in of if str(n_trees) in row["errors"]]
                 spread = f" ± {statistics.stdev(errors):.{digits}f}" if len(errors) > 1 else ""
                 cells.append(f"{statistics.mean(errors):.{digits}f}{spread}" if errors else "–")
-            paper = ", ".join(str(a) for a in PAPER.get((name.removesuffix(", as published"), method), ())) or "–"
+            paper = (
+                ", ".join(str(a) for a in PAPER.get((name.removesuffix(", as published"), method), ())) or "–"
+            )
             lines.append(f"| {name} | {method} | {' | '.join(cells)} | {paper} |")
     return "\n".join(lines)
 
