@@ -44,8 +44,8 @@ if OPENMP not in ("", "0", "1"):
 TARGET = os.environ.get("HFOREST_TARGET", "")
 if TARGET and not (TARGET.endswith("-linux-gnu") and os.environ.get("CC") and os.environ.get("LDSHARED")):
     raise SystemExit(
-        "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set to "
-        f"its compiler, got {TARGET!r}; see the top of setup.py"
+        "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set "
+        f"to its compiler, got {TARGET!r}; see the top of setup.py"
     )
 PLATFORM = f"linux-{TARGET.removesuffix('-linux-gnu')}" if TARGET else sysconfig.get_platform()
 
