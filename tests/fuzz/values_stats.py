@@ -34,7 +34,7 @@ def _strata(s: Setting) -> Any:
     return s.choice((None, np.arange(s.n) // 2)) if s.n > 3 and s.target.last != "split_test" else None
 
 
-options("stats.adjust", "holm", "bh", "by")
+options("stats.adjust", "holm", "bh", "by", "max")
 options("stats.allow_invalid", False, True)
 options("stats.weighting", "counts", "shares")
 options("stats.missing", "error", "omit")
