@@ -45,7 +45,12 @@ def _subjects(s: Setting) -> Any:
     return None if weighted or s.n < 2 else [f"subject {i // 2 if s.n > 2 else i}" for i in range(s.n)]
 
 
-options("stats.adjust", "holm", "bh", "by")
+@value("stats.adjust")
+def _adjust(s: Setting) -> Any:
+    labels = s.argument("by") != "error" and s.argument("groups") is None
+    return s.choice(("holm", "bh", "by", *["max"] * labels))
+
+
 options("stats.allow_invalid", False, True)
 options("stats.weighting", "counts", "shares")
 options("stats.missing", "error", "omit")
