@@ -20,13 +20,23 @@ options("stats.in_bag", None, 0.7)
 options("stats.structure_share", 0.5, 0.6)
 options("stats.by", "mdi_oob", "ufi")
 options("stats.importance_test.by", "mdi_oob", "ufi", "error")
-options("stats.screen", None, 1)
+
+
+def _by_error(s: Setting) -> bool:
+    return s.target.last == "importance_test" and s.argument("by") == "error"
+
+
+@value("stats.screen")
+def _screen(s: Setting) -> Any:
+    return None if _by_error(s) else s.choice((None, 1))
 
 
 @value("stats.groups")
 def _groups(s: Setting) -> Any:
     # Each has one label: of single rows.
-    return s.choice((None, [f"subject {i:04}" for i in range(s.n)])) if s.n > 1 else None
+    if s.n < 2 or _by_error(s):
+        return None
+    return s.choice((None, [f"subject {i:04}" for i in range(s.n)]))
 
 
 @value("stats.strata")
@@ -47,7 +57,7 @@ def _subjects(s: Setting) -> Any:
 
 @value("stats.adjust")
 def _adjust(s: Setting) -> Any:
-    labels = s.argument("by") != "error" and s.argument("groups") is None
+    labels = not _by_error(s) and s.argument("groups") is None
     return s.choice(("holm", "bh", "by", *["max"] * labels))
 
 
