@@ -49,7 +49,7 @@ def honest_counts(
         Labels of any integer or bool dtype: each class is divided separately. Or the number of rows (for
         targets), which are divided as one class.
     n_trees : int
-        Number of trees, 1 to 2**20.
+        Number of trees, at least 1, at most 2**20.
     draw : "fixed" or "bootstrap"
         "fixed": each tree uses the same number of distinct rows of each class for its splits, and for its
         leaves. "bootstrap": rows are drawn with replacement. A share of the distinct rows of each class grows
