@@ -12,10 +12,10 @@
 #define VECTORS (HF_WALKS / LANES)
 #define MAGNITUDE ((WORD)(((uint64_t)1 << (8 * sizeof(REAL) - 1)) - 1))
 
+#define ABSOLUTE(r) ((REALS)((WORDS)(r) & MAGNITUDE))
+
 /* Strict comparison: of equal margins, the one nearest the root is kept. */
 #define CLOSER(r, s) ((WORDS)(ABSOLUTE(r) < ABSOLUTE(s)))
-
-#define ABSOLUTE(r) ((REALS)((WORDS)(r) & MAGNITUDE))
 
 /* Updates the least margin of vector i, and its level. If the level is not wanted, the least absolute margin. */
 #define MEET(r, number)                                                                 \
