@@ -28,13 +28,11 @@ two forests 25, 400     trees exchanged with those of a forest on permuted colum
                         2022), of as many trees
 """
 
-import argparse
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, record, rows_by_cell
+from common import cells_named, parser_of_cells, record, rows_by_cell
 from scipy.stats import chisquare
 
 from hforest import growth, stats, tree
@@ -352,14 +350,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", type=int, default=200, help="number of data sets per cell")
-    parser.add_argument(
-        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
-    )
-    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    parser = parser_of_cells(__doc__, 200)
     parser.add_argument(
         "--importances", action="store_true", help="print only means and errors of importances"
     )

@@ -19,13 +19,11 @@ each set that contain the truth. In the table it has its standard error over set
 forest (root mean square) and the bias are in units of the true deviation over sets.
 """
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, machine_text, record, rows_by_cell
+from common import cells_named, machine_text, parser_of_cells, record, rows_by_cell
 from scipy.stats import norm
 
 from hforest import grow, stats, tree
@@ -148,14 +146,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", type=int, default=200, help="number of data sets per cell")
-    parser.add_argument(
-        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
-    )
-    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    parser = parser_of_cells(__doc__, 200)
     options = parser.parse_args()
     print(machine_text())
     chosen = cells_named(parser, cells(), options.cells)

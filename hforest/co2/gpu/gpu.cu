@@ -489,17 +489,12 @@ extern "C" __global__ void stump_sides(
 ) {
     const size i = thread_number(), n_features = s.n_features;
     if (i >= s.n) return;
-    size low = 0, high = nodes.n_nodes;
-    while (high - low > 1) {
-        const size middle = (low + high) / 2;
-        if (nodes.begin[middle] <= i) low = middle;
-        else high = middle;
-    }
-    const real *own = w + low * (n_features + 1), *row = s.x + row_of(s, i) * n_features;
+    const size node = part_with(nodes.begin, nodes.n_nodes, i);
+    const real *own = w + node * (n_features + 1), *row = s.x + row_of(s, i) * n_features;
     double sum = 0;
     for (size j = 0; j < n_features; ++j)
         if (own[j] != 0) sum += (double)own[j] * (double)row[j];
-    right[i] = (real)sum > limit[low];
+    right[i] = (real)sum > limit[node];
 }
 
 // The choice for a node: its stump if both sides are large enough, else the univariate split. If the chosen split

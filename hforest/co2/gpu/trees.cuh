@@ -66,17 +66,6 @@ __device__ static Trees tree_of(const Samples &s, const Trees &t, size tree) {
     return f;
 }
 
-// Returns the tree of split or leaf `at`, from the first ones of all trees.
-__device__ static size tree_with(const size *first, size n_trees, size at) {
-    size low = 0, high = n_trees;
-    while (high - low > 1) {
-        const size middle = (low + high) / 2;
-        if (first[middle] <= at) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
 // Returns the sum of the lanes (IN, OUT), by halves.
 template <typename T> __device__ static T fold(T *lane) {
     for (int width = LANES / 2; width >= 1; width /= 2)
@@ -190,7 +179,7 @@ extern "C" __global__ void sum_leaves(Samples s, Trees t) {
     const size a = thread_number(), row = a / (s.n_outputs + 1), k = a % (s.n_outputs + 1);
     if (row >= t.n_leaves + t.n_trees) return;
     const bool whole = row >= t.n_leaves;
-    const size tree = whole ? row - t.n_leaves : tree_with(t.first_leaf, t.n_trees, row);
+    const size tree = whole ? row - t.n_leaves : part_with(t.first_leaf, t.n_trees, row);
     const int *leaf = t.leaf + tree * t.n;
     double sum = 0;
     for (size i = 0; i < t.n; ++i)
@@ -204,7 +193,7 @@ extern "C" __global__ void start_leaves(Samples s, Trees t, double smooth) {
     const size leaf = thread_number(), n = s.n_outputs;
     if (leaf >= t.n_leaves) return;
     const double *sums = t.sums + leaf * (n + 1);
-    const double *of_all = t.sums + (t.n_leaves + tree_with(t.first_leaf, t.n_trees, leaf)) * (n + 1);
+    const double *of_all = t.sums + (t.n_leaves + part_with(t.first_leaf, t.n_trees, leaf)) * (n + 1);
     double added = 0;
     for (size k = 0; k < n; ++k) added += smooth * (of_all[k] > 0 ? 1.0 : HF_ABSENT);
     for (size k = 0; k < n; ++k) {
