@@ -180,6 +180,10 @@ def test_intervals_of_halves():
     np.testing.assert_allclose(got.mean, model.predict_proba(x[:9]), rtol=1e-5)
     means = hs.HonestForestRegressor(200, trees_per_half=4, random_state=0).fit(x, x[:, 0])
     assert means.predict_interval(x[:9]).low.shape == (9,)
+    with refused(
+        ValueError, "^n_estimators: expected a multiple of trees_per_half = 4, got 6; grow whole halves"
+    ):
+        hs.HonestForestClassifier(6, trees_per_half=4).fit(x, y)
     with refused(ValueError, "^trees_per_half: expected an int in fit, got None"):
         hs.HonestForestClassifier(4).fit(x, y).predict_interval(x)
     with refused(ValueError, "^empty: expected a forest whose trees all vote"):

@@ -125,7 +125,13 @@ class _Honest(GrownForest):
             own["groups"] = self._groups
         keywords: dict[str, Any] = {**self._settings(stats.honest_counts), **own}
         draw = partial(stats.honest_counts, goals, **keywords)
-        return draw, {"bootstrap": draw()}
+        counts = draw()
+        if self.trees_per_half is not None and len(counts.leaf) % self.trees_per_half:
+            raise ValueError(
+                f"n_estimators: expected a multiple of trees_per_half = {self.trees_per_half}, got "
+                f"{len(counts.leaf)}; grow whole halves"
+            )
+        return draw, {"bootstrap": counts}
 
     def _counts(self, draw: partial[Any]) -> np.ndarray:
         counts = draw()

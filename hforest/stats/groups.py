@@ -65,13 +65,15 @@ class Orders:
         Labels or targets.
     """
 
-    def __init__(self, groups: Groups, strata: IntArray | None, y: np.ndarray) -> None:
+    def __init__(
+        self, groups: Groups, strata: IntArray | None, y: np.ndarray,
+        remedy: str = "pass the groups as strata, to permute labels within each",
+    ) -> None:  # fmt: skip
         self.groups = groups
         same = groups.same_in_groups(y)
         check.require(
             bool(same.all()), "groups", "one label, or target, in each group",
-            f"several in the group of row {int((~same).argmax())}",
-            "pass the groups as strata, to permute labels within each",
+            f"several in the group of row {int((~same).argmax())}", remedy,
         )  # fmt: skip
         self.stratum: IntArray | None = None
         if strata is not None:

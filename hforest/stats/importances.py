@@ -475,7 +475,7 @@ def _of_permuted_labels(
     n_draws: int, grow: Grower | None, progress: Progress, seed: int,
 ) -> ImportanceTest:  # fmt: skip
     """Returns p-values of sets, each alone and adjusted by the maximum, from forests of permuted labels."""
-    labels = Orders(groups, None, data.target.y)
+    labels = Orders(groups, None, data.target.y, 'pass adjust="holm", which permutes features')
 
     def importances(number: int) -> FloatArray:
         """Returns (n_sets,) importances in the forest of a permutation; 0 is the order of the data."""
