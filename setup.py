@@ -92,16 +92,24 @@ def openmp_flags(compiler):
     return None
 
 
+PROCESSOR = "#if __SIZEOF_POINTER__ != 8 || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n#error\n#endif\n"
+
+
 def check_compiler(compiler):
-    """Ends the build, before a minute of translation, if a C file cannot be compiled."""
-    with probe("#include <Python.h>\n") as source:
-        try:
-            compiler.compile([str(source)], output_dir=str(source.parent))
-        except Exception as error:
-            raise SystemExit(
-                f"hforest: expected a C compiler and the headers of Python, got: {error}; install them, on "
-                "Debian and Ubuntu by apt install gcc python3-dev, on macOS by xcode-select --install"
-            ) from None
+    """Ends the build, before a minute of translation, where it would fail."""
+    for text, expected in (
+        (
+            "#include <Python.h>\n",
+            "a C compiler and the headers of Python, got: {error}; install them, on Debian and Ubuntu by "
+            "apt install gcc python3-dev, on macOS by xcode-select --install",
+        ),
+        (PROCESSOR, f"a 64-bit little-endian processor, such as x86-64 and aarch64, got {PLATFORM}"),
+    ):
+        with probe(text) as source:
+            try:
+                compiler.compile([str(source)], output_dir=str(source.parent))
+            except Exception as error:
+                raise SystemExit(f"hforest: expected {expected.format(error=error)}") from None
 
 
 class Build(build_ext):

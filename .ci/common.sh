@@ -60,16 +60,22 @@ await() {
     [ -e "$1" ]
 }
 
-# requirements EXTRA...: the requirements of the package, of its build and of some of its extras.
+# requirements EXTRA...: the requirements of the package, of its build and of some of its extras; with OLDEST=1, the
+# oldest minor release of each.
 requirements() {
     "$PYTHON" - "$@" <<'END'
+import os
+import re
 import sys
 import tomllib
 
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)
 extras = [project["project"]["optional-dependencies"][extra] for extra in sys.argv[1:]]
-print(*project["build-system"]["requires"], *project["project"]["dependencies"], *sum(extras, []), sep="\n")
+lines = [*project["build-system"]["requires"], *project["project"]["dependencies"], *sum(extras, [])]
+if os.environ.get("OLDEST"):
+    lines = [re.sub(r">=(\d+)(\.\d+)?.*", lambda m: f"=={m[1]}{m[2] or '.0'}.*", line) for line in lines]
+print(*lines, sep="\n")
 END
 }
 

@@ -12,10 +12,10 @@
 #define VECTORS (HF_WALKS / LANES)
 #define MAGNITUDE ((WORD)(((uint64_t)1 << (8 * sizeof(REAL) - 1)) - 1))
 
-#define ABSOLUTE(r) ((REALS)((WORDS)(r) & MAGNITUDE))
+#define ABS(r) ((REALS)((WORDS)(r) & MAGNITUDE))
 
 /* Strict comparison: of equal margins, the one nearest the root is kept. */
-#define CLOSER(r, s) ((WORDS)(ABSOLUTE(r) < ABSOLUTE(s)))
+#define CLOSER(r, s) ((WORDS)(ABS(r) < ABS(s)))
 
 /* Updates the least margin of vector i, and its level. If the level is not wanted, the least absolute margin. */
 #define MEET(r, number)                                                                 \
@@ -25,7 +25,7 @@
             lowest[i] = (REALS)CHOOSE(closer_, (WORDS)(r), (WORDS)lowest[i]);           \
             met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);              \
         } else {                                                                        \
-            lowest[i] = LEAST(ABSOLUTE(r), lowest[i]);                                  \
+            lowest[i] = LEAST(ABS(r), lowest[i]);                                  \
         }                                                                               \
     } while (0)
 
@@ -90,7 +90,7 @@ CODE HF_INLINE void WALK(
             lowest[i] = COLUMN(0) - t[0];
             met[i] = (WORDS){0};
             const WORDS turn = (WORDS)(lowest[i] > (REALS){0});
-            if (!wanted) lowest[i] = ABSOLUTE(lowest[i]);
+            if (!wanted) lowest[i] = ABS(lowest[i]);
             place = 1 - turn;
             if (depth > 1) {
                 const REALS left = COLUMN(1) - t[1], right = COLUMN(2) - t[2];
@@ -171,7 +171,7 @@ CODE HF_INLINE void LEVELS(
             lowest[i] = COLUMN(0) - t[0];
             met[i] = (WORDS){0};
             bits[i] = -(WORDS)(lowest[i] > (REALS){0});
-            if (!wanted) lowest[i] = ABSOLUTE(lowest[i]);
+            if (!wanted) lowest[i] = ABS(lowest[i]);
         }
         for (int level = 1; level < tree->depth; ++level)
             for (i = 0; i < VECTORS; ++i) {
@@ -199,7 +199,7 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
 #undef VECTORS
 #undef MAGNITUDE
 #undef CLOSER
-#undef ABSOLUTE
+#undef ABS
 #undef MEET
 #undef STORE
 #undef COLUMN

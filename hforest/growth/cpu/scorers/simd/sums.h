@@ -87,10 +87,10 @@ HF_W_CODE static void HF_W(hf_mark_gains)(hf_gains *g, double total, double boun
         const HF_W(hf_f64) after = *(const HF_W(hf_f64) *)(g->length + 1 + c);
         const HF_W(hf_f64) left = *(const HF_W(hf_f64) *)(g->product + c);
         const HF_W(hf_f64) right = *(const HF_W(hf_f64) *)(g->product + 1 + c);
-        HF_W(hf_f64) far = (before + after + *(const HF_W(hf_f64) *)(g->path + c)) / 2;
-        far = HF_W(hf_pick)(far > zero, far, zero);
+        HF_W(hf_f64) length = (before + after + *(const HF_W(hf_f64) *)(g->path + c)) / 2;
+        length = HF_W(hf_pick)(length > zero, length, zero);
         const HF_W(hf_f64) least = HF_W(hf_pick)(left < right, left, right);
-        const HF_W(hf_i64) inside = (far > zero) & (far * far * total > bound * least);
+        const HF_W(hf_i64) inside = (length > zero) & (length * length * total > bound * least);
         *(HF_W(hf_i64) *)(g->alive + c) = (inside & 1) | ((after * after * total > bound * right) & 2);
     }
 }
