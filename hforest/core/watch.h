@@ -134,12 +134,14 @@ HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
    units are done. The other threads wait in theirs until it has begun, so that one is left for it. A team may be
    smaller than requested: the number of threads is never used.
 
-   Two words of the pragmas that Cython writes are redefined in every module that includes this header. Units are taken
+   Three words of the pragmas that Cython writes are redefined in every module that includes this header. Units are taken
    in order: LLVM's runtime would assign them beforehand, including waiting units, and balance the work worse. Variables
-   do not keep their last values after a loop, which would require a barrier of all threads before it. */
+   are private and do not keep their last values after a loop, which would require a barrier of all threads before it.
+   Cython 3.3 names each both firstprivate and lastprivate, Cython 3.1 most of them lastprivate alone. */
 #ifdef _OPENMP
 #define dynamic monotonic : dynamic
-#define lastprivate(variable)
+#define firstprivate(variable)
+#define lastprivate(variable) private(variable)
 #endif
 
 /* Returns the number of iterations of such a loop. It is called outside of the parallel region. */
