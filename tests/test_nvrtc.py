@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 from host import nvrtc as nvrtc_of_host
+from host import ptx
 from host.compiler import MODULES, signatures
 from host.nvrtc import architectures, compiled, options, resources
 
@@ -142,3 +143,54 @@ def test_a_warning_is_seen(nvrtc, tmp_path):
     worked, log = compiled(nvrtc, launch.source(tmp_path), options(f"compute_{number}", np.float32))
     assert worked, log
     assert _warnings(log)
+
+
+# ------------------------------------------------------------------------------------------------ PTX
+
+
+@pytest.mark.parametrize(("subpackage", "macros"), MODULES)
+def test_kernels_read_what_they_wrote_and_round_each_operation(nvrtc, subpackage, macros):
+    kernels = ptx.kernels(launch.defined(macros) + launch.source(launch.PACKAGE / subpackage), np.float32)
+    assert kernels
+    for name, text in kernels.items():
+        assert "ld.param" in text, name
+        assert not ptx.stale_reads(text), name
+        # The exp and log of CUDA contract products and sums.
+        assert subpackage in ("layers", "neural") or not ptx.changes_of_rounding(text), name
+
+
+@pytest.mark.parametrize(
+    ("body", "stale", "rounding"),
+    [
+        ("a[i] = __ldg(a + i + 1) + b[i];", {"tried_param_0"}, set()),
+        ("const real *p = n > 3 ? a : b; real *q = n > 5 ? a : b; q[i] = __ldg(p + i);", {"tried_param_0", "tried_param_1"}, set()),
+        ("const real *p = a; for (int j = 0; j < n; ++j) p += n; a[i] = __ldg(p);", {"tried_param_0"}, set()),
+        ("atomicAdd(a + i, __ldg(a));", {"tried_param_0"}, set()),
+        ("a[i] = __ldg(b + i) + a[i + 1];", set(), set()),
+        ("a[i] = fmaf(a[i], b[i], 1.0f);", set(), {"fma.rn.f32"}),
+        ("real r; asm(\"add.ftz.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a[i]), \"f\"(b[i])); a[i] = r;", set(), {"add.ftz.f32"}),
+    ],
+    ids=["same", "chosen", "moved", "atomic", "other", "fma", "ftz"],
+)  # fmt: skip
+def test_stale_reads_and_other_roundings_are_seen(nvrtc, tmp_path, body, stale, rounding):
+    kernel = f'extern "C" __global__ void tried(real *a, real *b, int n) {{ int i = threadIdx.x; {body} }}\n'
+    (tmp_path / "gpu.cu").write_text(kernel)
+    text = ptx.kernels(launch.source(tmp_path), np.float32)["tried"]
+    assert ptx.stale_reads(text) == stale
+    assert ptx.changes_of_rounding(text) == rounding
+
+
+def test_digests_see_a_changed_kernel_alone(nvrtc, tmp_path):
+    def digests(text):
+        (tmp_path / "gpu.cu").write_text(text)
+        return {name: ptx.digest(t) for name, t in ptx.kernels(launch.source(tmp_path), np.float32).items()}
+
+    kernel = (
+        'extern "C" __global__ void {}(real *a, int n) {{ for (int i = 0; i < n; ++i) a[i * n] {} a[i]; }}\n'
+    )
+    one, two = (
+        digests(kernel.format("one", "+=")),
+        digests(kernel.format("two", "-=") + kernel.format("one", "+=")),
+    )
+    assert one["one"] == two["one"]
+    assert two["one"] != two["two"]

@@ -52,9 +52,9 @@ def architectures(nvrtc: Any) -> list[int]:
 
 
 def compiled(
-    nvrtc: Any, source: str, options: Sequence[str], cubin: list[bytes] | None = None
+    nvrtc: Any, source: str, options: Sequence[str], image: list[bytes] | None = None
 ) -> tuple[bool, str]:
-    """Returns whether a source compiles, and the log; appends to `cubin`, a list, what comes of it."""
+    """Returns whether a source compiles, and the log; appends to `image`, a list, the cubin, or for compute_90 the PTX."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     _check(
         nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
@@ -65,14 +65,22 @@ def compiled(
         _check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
         log = ctypes.create_string_buffer(size.value)
         _check(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
-        if cubin is not None:
-            _check(nvrtc, nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-            image = ctypes.create_string_buffer(size.value)
-            _check(nvrtc, nvrtc.nvrtcGetCUBIN(program, image))
-            cubin.append(image.raw)
+        if image is not None and status == 0:
+            kind = "PTX" if any("compute_" in option for option in options) else "CUBIN"
+            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
+            buffer = ctypes.create_string_buffer(size.value)
+            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer))
+            image.append(buffer.raw)
         return status == 0, log.value.decode()
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def version(nvrtc: Any) -> str:
+    """Returns the version of NVRTC, such as "12.9"."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(nvrtc, nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
 
 
 def options(architecture: str, dtype: Any) -> tuple[str, ...]:
