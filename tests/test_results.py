@@ -161,8 +161,6 @@ TABLES = {
     "table3": ("results-hinge", "table3", "table3", "rows", (), "least"),
     "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
     "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
-    "co2_search, form": ("results-co2", "co2_search", "co2_search", "rows", ("letter, form",), "errors"),
-    "co2_search, OC1": ("results-co2", "co2_search", "co2_search", "rows", ("usps, OC1",), "errors"),
     "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 8, 12, 20],), "leaves"),
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
@@ -181,7 +179,6 @@ TABLES = {
     "layer_uses, pixels": ("torch-uses", "layer_uses", "layer_uses", "rows", ("pixels",), "ms"),
     "layer_uses, stream": ("torch-uses", "layer_uses", "layer_uses", "rows", ("stream",), "microseconds"),
     "layer_uses, large": ("torch-uses", "layer_uses", "layer_uses", "rows", ("large",), "microseconds"),
-    "layer_uses, leaves": ("torch-uses", "layer_uses", "layer_uses", "rows", ("leaves",), "contribution"),
     "layer_uses, latency": ("torch-uses", "layer_uses", "layer_uses", "rows", ("latency",), "microseconds"),
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
     "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
@@ -200,12 +197,9 @@ TABLES = {
 # further tables of the same records: page, script, function, record, key, what changes a record
 MORE = [
     ("results-hinge", "table2", "authors_table", "table2", "error"),
-    ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
-    ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
-    ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
 ]
 
 
@@ -223,10 +217,7 @@ TABULAR = [
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("neural", "tabular_neural", "summary_table", "classification"),
     ("alternating", "tabular_alternating_choose", "summary_table", "classification"),
-    ("alternating", "tabular_alternating_choose", "errors_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
-    ("co2", "tabular_co2_judge", "errors_table", "classification"),
-    ("co2", "tabular_co2_judge_regression", "errors_table", "regression"),
 ]
 
 OF_PUBLIC = ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost")
@@ -238,8 +229,6 @@ SHOWN = {
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
-    "tabular_co2_judge": ("rf", "co2"),
-    "tabular_co2_judge_regression": ("rf", "co2"),
     "tabular_judge_five": (
         "rf", "hinge", "cascade", "probes", "sporf", "co2", "classic", "extra", "complete", "neural"
     ),
