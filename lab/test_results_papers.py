@@ -73,7 +73,7 @@ def test_a_counted_table_shows_the_cells_that_differ(papers, monkeypatch):
     monkeypatch.setattr(papers, "TABLES", {"x": table})
     rows = [{"data": name, "error": error} for name, error in zip("aabb", (2.0, 3.0, 9.0, 9.1), strict=True)]
     text = papers.page({"x": rows})
-    assert "Of 2 cells, 1 are equal; the others are:" in text
+    assert "Of 2 cells 1 are equal and 0 have no interval ([all](a.md)). The others:" in text
     assert "| b | 2.5 | 9.05 (2) | +6.55 ± 0.64 | worse |" in text
     assert "| a |" not in text
 

@@ -187,8 +187,6 @@ TABLES = {
     "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),
     "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "median"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
-    "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
-    "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
     "torch_layers, rows": ("torch-training", "torch_layers", "torch_layers", "rows", ("rows",), "least"),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "processor"),
 }  # fmt: skip
@@ -207,23 +205,16 @@ MORE = [
 TABULAR = [
     ("results-tables", "tabular_public", "summary_table", "classification"),
     ("results-tables", "tabular_public_regression", "summary_table", "regression"),
-    ("results-tables", "tabular_public", "errors_table", "classification"),
-    ("results-tables", "tabular_public_regression", "errors_table", "regression"),
     ("results-tables", "tabular_judge_five", "summary_table", "classification"),
     ("results-tables", "tabular_seconds", "summary_table", "classification"),
-    ("results-tables", "tabular_indicators", "errors_table", "classification"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
-    ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("neural", "tabular_neural", "summary_table", "classification"),
     ("alternating", "tabular_alternating_choose", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
 ]
 
-OF_PUBLIC = ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost")
 SHOWN = {
-    "tabular_public, errors_table": OF_PUBLIC,
-    "tabular_public_regression, errors_table": OF_PUBLIC,
     "tabular_co2_choose": (
         "rf", "co2", "co2:n_trees=10", "co2:nu=10,lr=0.01,bootstrap=True,min_samples_oblique=1",
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",

@@ -216,6 +216,7 @@ TABLES = {
         ),
         "results-hinge",
         _lay_3,
+        counted=True,
     ),
     "table2": Table(
         "Lay et al. 2018, Table 2",
@@ -227,6 +228,7 @@ TABLES = {
         ),
         "results-hinge",
         _lay_2,
+        counted=True,
     ),
     "table2_grid": Table(
         "Lay et al. 2018, section 5: all configurations on iris and abalone, as the authors ran them",
@@ -270,6 +272,7 @@ TABLES = {
         "results-co2",
         _norouzi_1,
         rows="runs",
+        counted=True,
     ),
     "co2_pixels": Table(
         "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
@@ -424,11 +427,16 @@ def page(records: dict[str, list[Row]]) -> str:
     for name, table in TABLES.items():
         rows = records[name]
         cells = [cell for cell in table.cells() if figures(cell, rows)]
-        some = [cell for cell in cells if verdict(cell, figures(cell, rows), table.unit) in VERDICTS[1:3]]
+        found = [verdict(cell, figures(cell, rows), table.unit) for cell in cells]
+        some = [cell for cell, word in zip(cells, found, strict=True) if word in VERDICTS[1:3]]
         if cells:
             lines += [f"## {table.title}", ""]
             if table.counted:
-                lines += [f"Of {len(cells)} cells, {len(cells) - len(some)} are equal; the others are:", ""]
+                lines += [
+                    f"Of {len(cells)} cells {found.count('equal')} are equal and {found.count('–')} have no interval "
+                    f"([all]({table.page}.md)). The others:",
+                    "",
+                ]
             lines += [f"| {table.unit} | paper | ours | difference | verdict |", "|---" * 5 + "|"]
             lines += [line(cell, rows, table.unit) for cell in (some if table.counted else cells)] + [""]
     lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
