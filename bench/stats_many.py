@@ -56,6 +56,8 @@ CELLS = (
 )  # fmt: skip
 SHOWN = (("null", 50), ("sparse", 2000))
 """Kinds and numbers of columns that the page shows."""
+NOT_SHOWN = ("screen, by", "screen, error, bh")
+"""Methods that it does not show."""
 
 
 def columns(cell: Cell, rng: np.random.Generator) -> np.ndarray:
@@ -170,7 +172,7 @@ def line(row: dict[str, Any]) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns the table of the page: the cells of SHOWN."""
-    shown = [row for row in rows if (row["kind"], row["d"]) in SHOWN]
+    shown = [row for row in rows if (row["kind"], row["d"]) in SHOWN and row["method"] not in NOT_SHOWN]
     names = ("columns", "size", "tested", "method", "sets", "any", "false", "found", "s")
     return "\n".join([f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *map(line, shown)])
 

@@ -131,10 +131,14 @@ def measure(name: str, calls: dict[str, Any], repeats: int) -> list[dict[str, An
     ]
 
 
+NOT_SHOWN = tuple(f"forest, {n} rows, {bins}" for n in (5000, 50000) for bins in ("exact", "255 bins"))
+"""Jobs of the record that the page does not show."""
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns milliseconds of the first call, and the ratios of the others' times to it, as Markdown."""
+    """Returns the table of the page: milliseconds of the first call, ratios of the others' times to it."""
     lines = ["| | ms | times of others / it |", "|---|---|---|"]
-    for name in dict.fromkeys(row["name"] for row in rows):
+    for name in dict.fromkeys(row["name"] for row in rows if row["name"] not in NOT_SHOWN):
         (_, own), *others = ((row["call"], row["seconds"]) for row in rows if row["name"] == name)
         ratios = ", ".join(f"{call} {taken / own:.2f}" for call, taken in others)
         lines.append(f"| {name} | {1000 * own:.1f} | {ratios} |")

@@ -67,15 +67,16 @@ def test_verdicts(papers, ours, unit, scale, expected):
     assert papers.verdict(papers.Cell("a", "2.0", {}, scale=(0.0, scale)), ours, unit) == expected
 
 
-def test_a_counted_table_shows_the_cells_that_differ(papers, monkeypatch):
+def test_a_counted_table_shows_the_cells_that_are_worse(papers, monkeypatch):
     cells = [papers.Cell(name, "2.5", {"data": name}) for name in "ab"]
     table = papers.Table("X", (), "a", lambda: cells, counted=True)
     monkeypatch.setattr(papers, "TABLES", {"x": table})
     rows = [{"data": name, "error": error} for name, error in zip("aabb", (2.0, 3.0, 9.0, 9.1), strict=True)]
     text = papers.page({"x": rows})
-    assert "Of 2 cells 1 are equal and 0 have no interval ([all](a.md)). The others:" in text
+    assert "The cells that are worse:" in text
     assert "| b | 2.5 | 9.05 (2) | +6.55 ± 0.64 | worse |" in text
     assert "| a |" not in text
+    assert "No cell is worse." in papers.page({"x": rows[:2]})
 
 
 def test_every_row_of_a_table_is_in_a_cell_or_is_a_departure(papers):

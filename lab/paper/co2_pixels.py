@@ -272,7 +272,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
     Beside them the Jaccard score of seed 0 on validation images.
     """
-    lines = headed("channels", "forest", "window", "per tree", "trees", "Jaccard, validation", "seeds")
+    lines = headed("channels", "forest", "window", "per tree", "trees", "Jaccard, validation")
     for channels in CHANNELS:
         for method in GROWERS:
             key = {"part": "test", "channels": channels, "method": method}
@@ -288,7 +288,6 @@ def table(rows: list[dict[str, Any]]) -> str:
                     f"{pixels:,}",
                     f"{trees}",
                     f"{100 * of_val:.1f}",
-                    f"{len(group)}",
                 )
                 lines.append(f"| {' | '.join((channels, method, *read, *cells(group)))} |")
     return "\n".join(lines)
