@@ -133,7 +133,7 @@ def _ratio(figures: dict[str, float], method: str, base: str) -> float:
 
 
 def table(rows: list[dict[str, Any]], each: bool = True) -> str:
-    """Returns the table in Markdown: test errors by set if `each`, then means of ratios of errors and seconds."""
+    """Returns the table in Markdown: errors by set if `each`, then means of ratios of errors and seconds."""
     heads = [*(f"{start}, {n} → refined" for start, n in CELLS), *(f"{start}, {n}" for start, n in MORE)]
     lines = [f"| data | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     shown = rows if each else ()

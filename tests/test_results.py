@@ -165,7 +165,6 @@ TABLES = {
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
     "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
-    "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "alternating": ("alternating", "alternating", "alternating", "rows", (), "errors"),
     "refine": ("co2", "refine", "refine", "rows", (False,), "error"),
@@ -177,7 +176,6 @@ TABLES = {
     "layer_tables": ("torch-uses", "layer_tables", "layer_tables", "rows", (), "error"),
     "layer_uses, pixels": ("torch-uses", "layer_uses", "layer_uses", "rows", ("pixels",), "ms"),
     "layer_uses, stream": ("torch-uses", "layer_uses", "layer_uses", "rows", ("stream",), "microseconds"),
-    "layer_uses, latency": ("torch-uses", "layer_uses", "layer_uses", "rows", ("latency",), "microseconds"),
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
     "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
     "stats_many": ("stats", "stats_many", "stats_many", "rows", (), "seconds"),
@@ -191,7 +189,6 @@ TABLES = {
 # further tables of the same records: page, script, function, record, key, what changes a record
 MORE = [
     ("results-hinge", "table2", "authors_table", "table2", "error"),
-    ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
 ]
