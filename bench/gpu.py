@@ -479,7 +479,8 @@ def shown(microseconds: float | None) -> str:
 
 
 NOT_SHOWN = (
-    "fern forward 10k x 1000", "fern backward 10k x 1000", "neural backward 10k x 100", "best split 28 x 50k",
+    "softmax loss 100k", "adam 10M", "project 10k x 28", "fern forward 10k x 1000",
+    "fern backward 10k x 1000", "neural backward 10k x 100", "best split 28 x 50k",
     "surrogate gradient 20k x 256", "predict 50k x 100", "grow 50k, 10 trees",
     "grow 50k, 100 trees, 255 bins", "grow 1M, 10 trees", "grow 1M, 10 trees, 255 bins",
 )  # fmt: skip

@@ -179,7 +179,6 @@ TABLES = {
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
     "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
     "stats_many": ("stats", "stats_many", "stats_many", "rows", (), "seconds"),
-    "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
     "torch_layers, rows": ("torch-training", "torch_layers", "torch_layers", "rows", ("rows",), "least"),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "processor"),
@@ -203,7 +202,6 @@ TABULAR = [
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("neural", "tabular_neural", "summary_table", "classification"),
-    ("alternating", "tabular_alternating_choose", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
 ]
 
@@ -213,9 +211,7 @@ SHOWN = {
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
-    "tabular_judge_five": (
-        "rf", "hinge", "cascade", "probes", "sporf", "co2", "classic", "extra", "complete", "neural"
-    ),
+    "tabular_judge_five": ("rf", "hinge", "cascade", "sporf", "co2", "neural"),
     "tabular_classic_regression": (
         "rf", "classic:max_features=0.6", "classic", "extra:max_features=0.6", "extra"
     ),
@@ -300,24 +296,6 @@ def test_the_table_of_intervals_is_that_of_the_record(script):
     table = script("intervals").table
     assert stands_on("stats.md", "\n".join(table(rows)))
     assert not stands_on("stats.md", "\n".join(table([{**row, "sets": row["sets"] + 1} for row in rows])))
-
-
-def test_the_table_of_missing_values_is_that_of_the_record(script):
-    table, rows = script("missing").summary, record("missing")
-    assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"
-    other = [
-        {
-            **row,
-            **{
-                k: {"error": 2 * v["error"], "seconds": v["seconds"]}
-                for k, v in row.items()
-                if isinstance(v, dict)
-            },
-        }
-        for row in rows
-    ]
-    half = [*rows[: len(rows) // 2], *other[len(rows) // 2 :]]
-    assert not stands_on("growth.md", table(half))
 
 
 def test_tables_of_performance_are_those_of_the_records(script):
