@@ -149,16 +149,23 @@ def peers() -> str:
         found = {(row["job"], row["rung"]): row for row in only(of, shape=shape, kind=kind, threads=1)}
         cells = [", ".join(significant(found[job]["ns_per_pair"]) for job in words.values())]
         cells += [", ".join(f"{ratios[i]:.1f}x" for ratios in a.values()) for a in over.values()]
-        if "torch.compile" in over:
-            pair = (found[job, "torch.compile"] for job in ("forward", "forward+backward"))
-            cells.append("; ".join(map(fastest, pair)))
         body.append([",".join(map(str, shape)), f"{kind}s", *cells])
     head = ["shape", "kind", f"hforest: {', '.join(words)}", *(f"{a} over hforest" for a in over)]
     if "torch.compile" in over:
         means = [", ".join(f"{mean_of(ratios):.1f}x" for ratios in a.values()) for a in over.values()]
-        body.append(["geometric mean", "", "", *means, ""])
-        head.append("fastest formulations: forward; forward and backward")
+        body.append(["geometric mean", "", "", *means])
     return markdown(head, body)
+
+
+def formulations() -> str:
+    """The fastest formulations of torch.compile in the table of peers."""
+    of = rows("hinge_peers")
+    body = []
+    for shape, kind in shapes(of):
+        found = {row["job"]: row for row in only(of, shape=shape, kind=kind, threads=1, rung="torch.compile")}
+        names = (fastest(found[job]) for job in ("forward", "forward+backward"))
+        body.append([",".join(map(str, shape)), f"{kind}s", *names])
+    return markdown(["shape", "kind", "forward", "forward and backward"], body)
 
 
 SETS = ("synthetic", "letter", "usps", "mnist")
@@ -333,6 +340,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "depth": depth,
     "kernels": kernels,
     "peers": peers,
+    "formulations": formulations,
     "growing": growing,
     "ratios": ratios,
     "paths": paths,
@@ -346,7 +354,7 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying", "cascades")
+ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying")
 """The tables of docs/performance-tables.md, by name."""
 
 

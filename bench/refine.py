@@ -132,11 +132,12 @@ def _ratio(figures: dict[str, float], method: str, base: str) -> float:
     return float(np.log(max(figures[method], LEAST) / max(figures[base], LEAST)))
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table in Markdown: test errors by set, then means of ratios of errors and of seconds."""
+def table(rows: list[dict[str, Any]], each: bool = True) -> str:
+    """Returns the table in Markdown: errors by set if `each`, then means of ratios of errors and seconds."""
     heads = [*(f"{start}, {n} → refined" for start, n in CELLS), *(f"{start}, {n}" for start, n in MORE)]
     lines = [f"| data | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
-    lines += [f"| {row['data']} | {' | '.join(_cells(row, 'error', '.3g'))} |" for row in rows]
+    shown = rows if each else ()
+    lines += [f"| {row['data']} | {' | '.join(_cells(row, 'error', '.3g'))} |" for row in shown]
     base = name_of(*MORE[0])
     for key, text in (("error", f"errors / those of {base}"), ("seconds", f"seconds / those of {base}")):
         methods = rows[0][key]

@@ -116,17 +116,17 @@ def share(held: list[float]) -> str:
     return f"{a.mean():.3f} ± {a.std(ddof=1) / np.sqrt(len(a)):.3f}"
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table of the page."""
-    lines = ["| kind | rows | method | trees | sets | at 0.9 | at 0.95 | error | bias |", "|" + 9 * "---|"]
-    for row in rows:
+def table(rows: list[dict[str, Any]], on_page: bool = True) -> str:
+    """Returns a table of the cells; on the page of those of 200 rows by halves."""
+    lines = ["| kind | rows | method | sets | coverage | error | bias |", "|" + 7 * "---|"]
+    for row in (row for row in rows if not on_page or (row["n"], row["method"]) == (200, "halves")):
         n_sets = len(row["0.95"])
         error, square, variance = (np.array(row[key]) / n_sets for key in ("error", "square", "variance"))
         true = np.sqrt((square - error**2).mean() * n_sets / max(1, n_sets - 1))
         ratios = [np.sqrt(variance.mean()) / true, np.sqrt((error**2).mean()) / true]
-        texts = [str(row[key]) for key in Cell._fields]
-        shares = [share(row[str(a)]) for a in LEVELS]
-        lines.append(f"| {' | '.join([*texts, str(n_sets), *shares, *(f'{a:.2f}' for a in ratios)])} |")
+        texts = [str(row[key]) for key in Cell._fields if key != "n_trees"]
+        texts += [str(n_sets), share(row["0.95"]), *(f"{a:.2f}" for a in ratios)]
+        lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
@@ -157,7 +157,7 @@ def main() -> None:
             record(options.json, [rows[cell.name] for cell in cells() if cell.name in rows])
 
     measure(chosen, options.sets, rows, save)
-    print(table([rows[cell.name] for cell in chosen]))
+    print(table([rows[cell.name] for cell in chosen], on_page=False))
 
 
 if __name__ == "__main__":

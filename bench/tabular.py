@@ -596,8 +596,8 @@ def summary(rows: list[Settings], task: str, base: str = BASE) -> Summary | None
 
 
 def _markdown(head: list[str], lines: list[list[str]]) -> str:
-    rule = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
+    first, *others = ("| " + " | ".join(line) + " |" for line in [head, *lines])
+    return "\n".join([first, "|" + "---|" * len(head), *others])
 
 
 def _number(a: float, digits: int) -> str:

@@ -131,10 +131,15 @@ def measure(name: str, calls: dict[str, Any], repeats: int) -> list[dict[str, An
     ]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Returns milliseconds of the first call, and the ratios of the others' times to it, as Markdown."""
+NOT_SHOWN = tuple(f"forest, {n} rows, {bins}" for n in (5000, 50000) for bins in ("exact", "255 bins"))
+"""Jobs of the record that the page does not show."""
+
+
+def table(rows: list[dict[str, Any]], on_page: bool = True) -> str:
+    """Returns milliseconds of the first call, and ratios of the others' times to it; of jobs on the page."""
     lines = ["| | ms | times of others / it |", "|---|---|---|"]
-    for name in dict.fromkeys(row["name"] for row in rows):
+    names = dict.fromkeys(row["name"] for row in rows)
+    for name in (name for name in names if not on_page or name not in NOT_SHOWN):
         (_, own), *others = ((row["call"], row["seconds"]) for row in rows if row["name"] == name)
         ratios = ", ".join(f"{call} {taken / own:.2f}" for call, taken in others)
         lines.append(f"| {name} | {1000 * own:.1f} | {ratios} |")
@@ -150,7 +155,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
     if options.table:
-        print(table(json.loads(options.table.read_text())["rows"]))
+        print(table(json.loads(options.table.read_text())["rows"], on_page=False))
         return
     hforest.set_num_threads(1)
     print(machine_text())
@@ -172,7 +177,7 @@ def main() -> None:
             jobs |= weights(20000, n_classes, max_bins)
     for name, calls in jobs.items():
         rows += measure(name, calls, options.repeats)
-        print(table(rows).splitlines()[-1], flush=True)
+        print(table(rows, on_page=False).splitlines()[-1], flush=True)
     if options.json:
         record(options.json, rows)
 

@@ -41,15 +41,42 @@ def test_rows_of_fewer_images_are_not_those_of_all_images(papers):
     assert all("images" in cell.where for cell in papers.TABLES["cascade"].cells())
 
 
-def test_the_summary_counts_runs(papers, monkeypatch):
+def test_the_summary_counts_verdicts(papers, monkeypatch):
     cells = [papers.Cell(name, "2.5", {"data": name}) for name in "abc"]
     tables = {"x": papers.Table("X", (), "a", lambda: cells), "y": papers.Table("Y", (), "b")}
     monkeypatch.setattr(papers, "TABLES", tables)
     rows = [{"data": name, "error": 2.0} for name in "aab"]
     assert papers.summary({"x": rows, "y": [{"seconds": 5400.0}]})[2:] == [
-        "| X | `x` | [a](a.md) | 3 | – | 1 | 1 | 1 |",
-        "| Y | `y` | [b](b.md) | 1 | 1.5 | – | – | – |",
+        "| X | `x` | [a](a.md) | – | 0 | 1 | 0 | 1 | 1 |",
+        "| Y | `y` | [b](b.md) | 1.5 | – | – | – | – | – |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "unit", "scale", "expected"),
+    [
+        ([1.0, 1.1], "error", 1.0, "better"),
+        ([3.0, 3.1], "error", 1.0, "worse"),
+        ([3.0, 3.1], "test accuracy, %", 1.0, "better"),
+        ([3.0, 3.1], "error", -1.0, "better"),  # R² from squared errors
+        ([1.0, 3.0], "error", 1.0, "equal"),
+        ([1.0], "error", 1.0, "–"),
+    ],
+)
+def test_verdicts(papers, ours, unit, scale, expected):
+    assert papers.verdict(papers.Cell("a", "2.0", {}, scale=(0.0, scale)), ours, unit) == expected
+
+
+def test_a_counted_table_shows_the_cells_that_are_worse(papers, monkeypatch):
+    cells = [papers.Cell(name, "2.5", {"data": name}) for name in "ab"]
+    table = papers.Table("X", (), "a", lambda: cells, counted=True)
+    monkeypatch.setattr(papers, "TABLES", {"x": table})
+    rows = [{"data": name, "error": error} for name, error in zip("aabb", (2.0, 3.0, 9.0, 9.1), strict=True)]
+    text = papers.page({"x": rows})
+    assert "The cells that are worse:" in text
+    assert "| b | 2.5 | 9.05 (2) | +6.55 ± 0.64 | worse |" in text
+    assert "| a |" not in text
+    assert "No cell is worse." in papers.page({"x": rows[:2]})
 
 
 def test_every_row_of_a_table_is_in_a_cell_or_is_a_departure(papers):
@@ -92,8 +119,7 @@ def test_interval_of_two_samples(papers):
     assert papers.compared("9", ours[:1], runs) == "-0.10 ± 3.47"  # 2.776 * 1.1402 * (1 + 1 / 5) ** 0.5
     cell = papers.Cell("a", "9", {"data": "a"}, theirs=runs)
     assert (
-        papers.line(cell, [{"data": "a", "error": 2.0}])
-        == "| a | 9 | 2.10 ± 1.14 (5) | 2.00 | -0.10 ± 3.47 | 1 | held out |"
+        papers.line(cell, [{"data": "a", "error": 2.0}]) == "| a | 2.10 | 2.00 (1) | -0.10 ± 3.47 | equal |"
     )
 
 
@@ -154,10 +180,9 @@ def test_a_script_that_fails_is_named_and_the_page_is_written(papers, monkeypatc
     assert papers.main() == 1
     assert "failing: not finished" in capsys.readouterr().out
     text = (results / papers.PAGE).read_text(encoding="utf-8")
-    assert "| failing | `failing` | [results-co2](results-co2.md) | 0 | – | 0 | 0 | 1 |" in text
+    assert "| failing | `failing` | [results-co2](results-co2.md) | – | 0 | 0 | 0 | 0 | 1 |" in text
     assert "## failing" not in text
-    assert "Test samples: held out.\n" in text
-    assert "| set a | 2.5 | 2.25 | -0.25 | 1 |\n" in text
+    assert "| set a | 2.5 | 2.25 (1) | -0.25 | – |\n" in text
 
 
 def test_a_script_is_ended_when_the_hours_are_over(papers, monkeypatch, tmp_path):

@@ -206,6 +206,19 @@ def test_pages_follow_the_rules_of_english(prose, capsys):
     assert prose.main() == 0, capsys.readouterr().out
 
 
+MAX_WORDS = 58_000
+"""Words of all pages, with code and tables (docs/*.md): what is added takes the place of something."""
+
+
+def test_pages_have_a_limit_of_words():
+    words = {
+        page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES if page.parent != ROOT
+    }
+    assert len(words) > 50
+    longest = sorted(words, key=words.__getitem__)[-3:]
+    assert sum(words.values()) <= MAX_WORDS, f"shorten pages, such as {', '.join(longest)}"
+
+
 def test_what_the_rules_of_english_forbid_is_seen(prose):
     fair = "One idea.\n\n```text\nthe same bits\n```\n" + "word " * 29 + "`end`.\n"
     assert prose.check("page.md", fair) == []

@@ -161,17 +161,13 @@ TABLES = {
     "table3": ("results-hinge", "table3", "table3", "rows", (), "least"),
     "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
     "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
-    "co2_search, form": ("results-co2", "co2_search", "co2_search", "rows", ("letter, form",), "errors"),
-    "co2_search, OC1": ("results-co2", "co2_search", "co2_search", "rows", ("usps, OC1",), "errors"),
     "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 8, 12, 20],), "leaves"),
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
     "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
-    "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
-    "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "alternating": ("alternating", "alternating", "alternating", "rows", (), "errors"),
-    "refine": ("co2", "refine", "refine", "rows", (), "error"),
+    "refine": ("co2", "refine", "refine", "rows", (False,), "error"),
     "boosting": ("boosting", "boosting", "boosting", "rows", (), "seconds"),
     "busy_calls": ("service", "busy_calls", "busy_calls", "rows", (), "milliseconds"),
     "targets": ("performance-tables", "targets", "targets", "rows", (), "seconds"),
@@ -180,18 +176,10 @@ TABLES = {
     "layer_tables": ("torch-uses", "layer_tables", "layer_tables", "rows", (), "error"),
     "layer_uses, pixels": ("torch-uses", "layer_uses", "layer_uses", "rows", ("pixels",), "ms"),
     "layer_uses, stream": ("torch-uses", "layer_uses", "layer_uses", "rows", ("stream",), "microseconds"),
-    "layer_uses, large": ("torch-uses", "layer_uses", "layer_uses", "rows", ("large",), "microseconds"),
-    "layer_uses, leaves": ("torch-uses", "layer_uses", "layer_uses", "rows", ("leaves",), "contribution"),
-    "layer_uses, latency": ("torch-uses", "layer_uses", "layer_uses", "rows", ("latency",), "microseconds"),
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
     "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
     "stats_many": ("stats", "stats_many", "stats_many", "rows", (), "seconds"),
-    "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
-    "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),
-    "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "median"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
-    "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
-    "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
     "torch_layers, rows": ("torch-training", "torch_layers", "torch_layers", "rows", ("rows",), "least"),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "processor"),
 }  # fmt: skip
@@ -200,12 +188,8 @@ TABLES = {
 # further tables of the same records: page, script, function, record, key, what changes a record
 MORE = [
     ("results-hinge", "table2", "authors_table", "table2", "error"),
-    ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
-    ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
-    ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
-    ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
 ]
 
 
@@ -213,36 +197,21 @@ MORE = [
 TABULAR = [
     ("results-tables", "tabular_public", "summary_table", "classification"),
     ("results-tables", "tabular_public_regression", "summary_table", "regression"),
-    ("results-tables", "tabular_public", "errors_table", "classification"),
-    ("results-tables", "tabular_public_regression", "errors_table", "regression"),
     ("results-tables", "tabular_judge_five", "summary_table", "classification"),
     ("results-tables", "tabular_seconds", "summary_table", "classification"),
-    ("results-tables", "tabular_indicators", "errors_table", "classification"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
-    ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("neural", "tabular_neural", "summary_table", "classification"),
-    ("alternating", "tabular_alternating_choose", "summary_table", "classification"),
-    ("alternating", "tabular_alternating_choose", "errors_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
-    ("co2", "tabular_co2_judge", "errors_table", "classification"),
-    ("co2", "tabular_co2_judge_regression", "errors_table", "regression"),
 ]
 
-OF_PUBLIC = ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost")
 SHOWN = {
-    "tabular_public, errors_table": OF_PUBLIC,
-    "tabular_public_regression, errors_table": OF_PUBLIC,
     "tabular_co2_choose": (
         "rf", "co2", "co2:n_trees=10", "co2:nu=10,lr=0.01,bootstrap=True,min_samples_oblique=1",
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
-    "tabular_co2_judge": ("rf", "co2"),
-    "tabular_co2_judge_regression": ("rf", "co2"),
-    "tabular_judge_five": (
-        "rf", "hinge", "cascade", "probes", "sporf", "co2", "classic", "extra", "complete", "neural"
-    ),
+    "tabular_judge_five": ("rf", "hinge", "cascade", "sporf", "co2", "neural"),
     "tabular_classic_regression": (
         "rf", "classic:max_features=0.6", "classic", "extra:max_features=0.6", "extra"
     ),
@@ -323,34 +292,10 @@ def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, ta
 
 
 def test_the_table_of_intervals_is_that_of_the_record(script):
-    rows = [row for row in record("intervals") if row["function"] == "waves"]
+    rows = [row for row in record("intervals") if (row["function"], row["in_bag"]) == ("waves", 0.5)]
     table = script("intervals").table
     assert stands_on("stats.md", "\n".join(table(rows)))
     assert not stands_on("stats.md", "\n".join(table([{**row, "sets": row["sets"] + 1} for row in rows])))
-
-
-def test_the_table_of_intervals_of_tables_is_that_of_the_record(script):
-    rows, table = record("table_intervals"), script("table_intervals").table
-    assert stands_on("tabular.md", "\n".join(table(rows)))
-    assert not stands_on("tabular.md", "\n".join(table([{**row, "score": 2 * row["score"]} for row in rows])))
-
-
-def test_the_table_of_missing_values_is_that_of_the_record(script):
-    table, rows = script("missing").summary, record("missing")
-    assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"
-    other = [
-        {
-            **row,
-            **{
-                k: {"error": 2 * v["error"], "seconds": v["seconds"]}
-                for k, v in row.items()
-                if isinstance(v, dict)
-            },
-        }
-        for row in rows
-    ]
-    half = [*rows[: len(rows) // 2], *other[len(rows) // 2 :]]
-    assert not stands_on("growth.md", table(half))
 
 
 def test_tables_of_performance_are_those_of_the_records(script):
@@ -761,7 +706,7 @@ def test_figures_by_hand(script):
         for t, more in {"new": found, "old": {"log_loss": 0.5}}.items()
     ]
     shown = tabular.tables_of(rows)
-    assert "### AUC\n\n| table | `rf` |\n| --- | --- |\n| new | 0.5000 |\n| old | – |" in shown
+    assert "### AUC\n\n| table | `rf` |\n|---|---|\n| new | 0.5000 |\n| old | – |" in shown
     assert "| new | 45.00% |" in shown
     assert "RMSE" not in shown
 

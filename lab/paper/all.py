@@ -10,11 +10,11 @@ printed at the end, and the other scripts run. With an empty folder as --results
 bench/results does not change.
 
 Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md from
-those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
-for each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference
-(ours - the paper's) with its interval of 95 % by Student's t over the runs. For Lay et al. 2018,
-bench/results/lay_runs.json has mean, deviation and number of the authors' own runs, from their logs; the
-interval is then that of two samples.
+those of bench/results, else results-papers.md in the folder. It counts the cells, and has a table for each
+table of a paper. A row has the paper's figure, the mean of the runs on record, the difference (ours - the
+paper's) with its interval of 95 % by Student's t over the runs, and what the interval says. For Lay et al.
+2018, bench/results/lay_runs.json has mean, deviation and number of the authors' own runs, from their logs;
+the interval is then that of two samples.
 """
 
 import argparse
@@ -83,6 +83,8 @@ class Table(NamedTuple):
     unit: str = "test error, %"
     rows: str = "rows"
     """Key of the rows in the record, a file of the table's name."""
+    counted: bool = False
+    """Whether the page counts the cells and shows only those that are worse."""
 
 
 def _lay_runs(data: str, kind: str, n_trees: int, depth: int) -> Runs | None:
@@ -130,14 +132,9 @@ def _lay_grid() -> Iterable[Cell]:
 def _lay_3() -> Iterable[Cell]:
     for name, task in table3.TASKS.items():
         theirs = _lay_runs(task["data"], task["kind"], task["n_trees"], 10)
-        for figure, n, looks in (
-            ("least", None, "least of 80 looks"),
-            ("least", 400, "least of 400 looks"),
-            ("last", None, f"{HELD_OUT}: last state"),
-        ):
-            if n is None or task["data"] != "mnist":
-                where = {"task": name, "looks": n}
-                yield Cell(_plain(name), table3.PAPER[name], where, figure, looks, theirs=theirs)
+        for figure, looks in (("least", "least of 80 looks"), ("last", f"{HELD_OUT}: last state")):
+            where = {"task": name, "looks": None}
+            yield Cell(_plain(name), table3.PAPER[name], where, figure, looks, theirs=theirs)
 
 
 OTHERS = {
@@ -219,6 +216,7 @@ TABLES = {
         ),
         "results-hinge",
         _lay_3,
+        counted=True,
     ),
     "table2": Table(
         "Lay et al. 2018, Table 2",
@@ -230,6 +228,7 @@ TABLES = {
         ),
         "results-hinge",
         _lay_2,
+        counted=True,
     ),
     "table2_grid": Table(
         "Lay et al. 2018, section 5: all configurations on iris and abalone, as the authors ran them",
@@ -239,6 +238,7 @@ TABLES = {
         ),
         "results-hinge",
         _lay_grid,
+        counted=True,
     ),
     "fig3": Table(
         "Lay et al. 2018, Fig. 3: loss over the steps",
@@ -272,6 +272,7 @@ TABLES = {
         "results-co2",
         _norouzi_1,
         rows="runs",
+        counted=True,
     ),
     "co2_pixels": Table(
         "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
@@ -297,9 +298,7 @@ TABLES = {
 """Tables in the order of the runs: short ones first, those with PyTorch last."""
 NO_SCRIPT = {
     "Lay et al. 2018, Table 2, human activity and poker's test file": "no data; isolet and sampled hands",
-    "Norouzi et al. 2015, Table I, SatImage, Pendigits, Protein, SensIT, Covertype: fifteen cells of CO2": (
-        "no data; co2_table1.py runs those that bench/data.py made, from files of UCI or of LIBSVM's page"
-    ),
+    "Norouzi et al. 2015, Table I, fifteen cells of CO2": "no data; co2_table1.py runs those that bench/data.py made",
     "Norouzi et al. 2015, section 6.2, Labeled Faces in the Wild": "no data; CamVid",
     "Zhou and Feng 2017, MNIST with all training images and stride 1": "no script",
 }
@@ -307,20 +306,18 @@ NO_SCRIPT = {
 HEAD = """# All tables and figures of the papers
 
 `python lab/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` ([the data
-sets](results.md)) it first runs what the records lack: the tables that `--only` names, by default all, for
-`--hours` hours at most.
+sets](results.md)) it first runs what the records lack: the tables that `--only` names, for `--hours` hours at most.
 
-* *difference*: the mean of our runs minus the paper's figure, in its unit, ± half of its interval of 95 % by
-  Student's t over our runs. The paper's figure counts as exact, and all runs have the same test samples:
-  neither its deviation nor a finite test set is part of the interval.
-* *authors' runs*: mean ± deviation (number) of the runs in the logs of the authors' program, which
-  `bench/results/lay_runs.json` cites. Where they are known, the difference is from their mean, and its
-  interval is Student's for two samples of one variance, those runs and ours. Of iris on our folds, their runs
-  without the third that learns from test samples ([their folds](results-hinge.md#the-authors-runs)).
-* *test samples*: `held out` if neither a state nor a setting was chosen by them; else what was chosen. As in
-  the paper, `least of 80 looks` is the least of the test errors during training.
-* *not run*: no data or no time. The page of settings and departures gives the reason. Figures without cells
-  (–) give no numbers that can be compared; ours are on that page.
+* *paper*: of Lay et al. 2018, where they are known, the mean of the authors' runs in
+  `bench/results/lay_runs.json` ([which](results-hinge.md#the-authors-runs)).
+* *ours*: mean and number of the runs on record.
+* *difference*: ours minus the paper's, ± half of its interval of 95 % by Student's t; against the authors'
+  runs that of two samples, else over our runs alone. All runs have the same test samples, whose number is no
+  part of the interval.
+* *verdict*: `equal` if the interval contains 0, else `better` or `worse`; `–` without an interval. Of long tables only cells that are worse
+  are shown; the pages of settings and the records have all.
+* A cell names what test samples were used for; without a remark neither a state nor a setting was chosen by them.
+  Figures of Lay et al. 2018, Table 3, are the least of their looks at test errors.
 
 """
 
@@ -365,34 +362,27 @@ def compared(paper: str, ours: list[float], theirs: Runs | None = None) -> str:
     return f"{difference} ± {half:.2f}"
 
 
-def line(cell: Cell, rows: list[Row], looks: bool = True, theirs: bool = True) -> str:
-    """Returns the line of a cell, "" where there is no run; with the use of the test samples if looks, and
-    with the authors' runs if theirs."""
+def verdict(cell: Cell, ours: list[float], unit: str) -> str:
+    """Returns whether the interval of the difference contains 0, or else which side is better."""
+    difference, _, half = compared(cell.paper, ours, cell.theirs).partition(" ± ")
+    if not half:
+        return "–"
+    if abs(float(difference)) <= float(half):
+        return "equal"
+    more_is_better = "accuracy" in unit or cell.scale[1] < 0
+    return "better" if (float(difference) > 0) is more_is_better else "worse"
+
+
+def line(cell: Cell, rows: list[Row], unit: str = "") -> str:
+    """Returns the line of a cell, "" where there is no run."""
     ours = figures(cell, rows)
     if not ours:
         return ""
-    mean = f"{statistics.mean(ours):.2f}"
-    difference, a = compared(cell.paper, ours, cell.theirs), cell.theirs
-    runs = f"{a.mean:.2f} ± {a.deviation:.2f} ({a.runs})" if a else "–"
-    columns = [
-        cell.name,
-        cell.paper,
-        *[runs] * theirs,
-        mean,
-        difference,
-        str(len(ours)),
-        *[cell.looks] * looks,
-    ]
-    return f"| {' | '.join(columns)} |"
-
-
-def near(cells: list[Cell], rows: list[Row]) -> list[str]:
-    """Returns the line that counts the intervals of two samples that contain 0."""
-    found = [
-        compared(cell.paper, figures(cell, rows), cell.theirs).split(" ± ") for cell in cells if cell.theirs
-    ]
-    inside = sum(abs(float(difference)) <= float(half) for difference, half in found)
-    return [f"Of {len(found)} intervals of the difference from the authors' runs, {inside} contain 0.", ""]
+    remark = "" if cell.looks.startswith(HELD_OUT) else f", {cell.looks}"
+    paper = f"{cell.theirs.mean:.2f}" if cell.theirs else cell.paper
+    mean = f"{statistics.mean(ours):.2f} ({len(ours)})"
+    columns = (f"{cell.name}{remark}", paper, mean, compared(cell.paper, ours, cell.theirs))
+    return f"| {' | '.join((*columns, verdict(cell, ours, unit)))} |"
 
 
 def read(results: Path) -> dict[str, list[Row]]:
@@ -404,35 +394,48 @@ def read(results: Path) -> dict[str, list[Row]]:
     return found
 
 
+VERDICTS = ("equal", "better", "worse", "–")
+
+
 def summary(records: dict[str, list[Row]]) -> list[str]:
-    """Returns the lines of a table that counts rows of the records, and cells by their numbers of runs."""
-    head = ["table or figure", "`--only`", "settings and departures", "rows on record", "hours timed"]
-    lines = [f"| {' | '.join([*head, 'cells: several runs', 'one run', 'not run'])} |", "|---" * 8 + "|"]
+    """Returns the lines of a table that counts cells by their verdicts."""
+    head = [
+        "table or figure",
+        "`--only`",
+        "settings, departures",
+        "hours",
+        *VERDICTS[:3],
+        "no interval",
+        "not run",
+    ]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for name, table in TABLES.items():
-        runs = [len(figures(cell, records[name])) for cell in table.cells()]
-        counts = [str(n) for n in (sum(n > 1 for n in runs), runs.count(1), runs.count(0))]
+        runs = [(cell, figures(cell, records[name])) for cell in table.cells()]
+        found = [verdict(cell, ours, table.unit) if ours else "" for cell, ours in runs]
+        counts = [str(found.count(word)) for word in (*VERDICTS, "")]
         hours = sum(row.get("seconds", 0.0) for row in records[name]) / 3600
-        words = [table.title, f"`{name}`", f"[{table.page}]({table.page}.md)", str(len(records[name]))]
-        words += [f"{hours:.1f}" if hours else "–", *(counts if runs else ["–"] * 3)]
+        words = [table.title, f"`{name}`", f"[{table.page}]({table.page}.md)"]
+        words += [f"{hours:.1f}" if hours else "–", *(counts if runs else ["–"] * len(counts))]
         lines.append(f"| {' | '.join(words)} |")
     return lines
 
 
 def page(records: dict[str, list[Row]]) -> str:
     """Returns the page of all tables in Markdown."""
-    lines = ["## What was run", "", *summary(records), ""]
+    lines = ["## Which tables agree", "", *summary(records), ""]
     for name, table in TABLES.items():
-        cells = [cell for cell in table.cells() if figures(cell, records[name])]
-        looks = sorted({cell.looks for cell in cells})
-        if cells:
-            theirs = ["authors' runs"] if any(cell.theirs for cell in cells) else []
-            head = [table.unit, "paper", *theirs, "ours", "difference", "runs", "test samples"]
-            head = head if len(looks) > 1 else head[:-1]
-            lines += [f"## {table.title}", ""]
-            lines += [] if len(looks) > 1 else [f"Test samples: {looks[0]}.", ""]
-            lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-            lines += [line(cell, records[name], len(looks) > 1, bool(theirs)) for cell in cells]
-            lines += ["", *(near(cells, records[name]) if theirs else [])]
+        rows = records[name]
+        cells = [cell for cell in table.cells() if figures(cell, rows)]
+        found = [verdict(cell, figures(cell, rows), table.unit) for cell in cells]
+        shown = [
+            cell for cell, word in zip(cells, found, strict=True) if word == "worse" or not table.counted
+        ]
+        lines += [f"## {table.title}", ""] if cells else []
+        if cells and table.counted:
+            lines += ["The cells that are worse:" if shown else "No cell is worse.", ""]
+        if shown:
+            lines += [f"| {table.unit} | paper | ours | difference | verdict |", "|---" * 5 + "|"]
+            lines += [line(cell, rows, table.unit) for cell in shown] + [""]
     lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
     lines += [f"| {name} | {reason} |" for name, reason in NO_SCRIPT.items()]
     return HEAD + "\n".join(lines) + "\n"

@@ -184,7 +184,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         found = [row["accuracy"] for row in some]
         spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
         published = f"{PUBLISHED[name]:.2f}" if name in PUBLISHED else "–"
-        levels = ", ".join(str(row["levels"]) for row in some)
+        kept = [row["levels"] for row in some]
+        levels = ", ".join(map(str, kept)) if len(kept) < 6 else f"{min(kept)} to {max(kept)}"
         seconds = statistics.mean(
             row.get("processor_seconds", row["seconds"]) for row in some if not row.get("paused")
         )
