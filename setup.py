@@ -7,6 +7,9 @@ HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
 HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with these sanitizers, which end the
                  process at the first error. Preload AddressSanitizer's runtime to run them:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
+HFOREST_TARGET   such as "aarch64-linux-gnu": modules for this processor, by its compiler in CC and LDSHARED:
+                 CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared". The headers of this Python
+                 serve for every little-endian 64-bit Linux.
 """
 
 import copy
@@ -38,6 +41,14 @@ OPENMP = os.environ.get("HFOREST_OPENMP", "")
 if OPENMP not in ("", "0", "1"):
     raise SystemExit(f"HFOREST_OPENMP: expected 0, 1 or unset, got {OPENMP!r}")
 
+TARGET = os.environ.get("HFOREST_TARGET", "")
+if TARGET and not (TARGET.endswith("-linux-gnu") and os.environ.get("CC") and os.environ.get("LDSHARED")):
+    raise SystemExit(
+        "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set "
+        f"to its compiler, got {TARGET!r}; see the top of setup.py"
+    )
+PLATFORM = f"linux-{TARGET.removesuffix('-linux-gnu')}" if TARGET else sysconfig.get_platform()
+
 PROBE = r"""
 #include <omp.h>
 int main(void) {
@@ -62,14 +73,18 @@ def probe(text):
 
 
 def openmp_flags(compiler):
-    """Returns the first flags with which a parallel loop compiles, links and runs correctly, or None."""
+    """Returns the first flags with which a parallel loop compiles, links and runs correctly, or None.
+
+    A program for another processor does not run.
+    """
     for compile_flags, link_flags in OPENMP_FLAGS:
         with probe(PROBE) as source:
             folder = str(source.parent)
             try:
                 objects = compiler.compile([str(source)], output_dir=folder, extra_postargs=compile_flags)
                 compiler.link_executable(objects, "probe", output_dir=folder, extra_postargs=link_flags)
-                subprocess.run([str(source.with_suffix(""))], check=True, timeout=60)
+                if not TARGET:
+                    subprocess.run([str(source.with_suffix(""))], check=True, timeout=60)
             except Exception as error:  # distutils raises a different class for each stage
                 print(f"hforest: OpenMP probe with {compile_flags} failed: {error}", file=sys.stderr)
                 continue
@@ -102,10 +117,17 @@ class Build(build_ext):
             self.compiler = (
                 "mingw32"  # GCC of MinGW-w64: the kernels use vector types, which MSVC does not have
             )
-        platform = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+        platform = f"{PLATFORM}-{sys.implementation.cache_tag}"
         self.build_temp = str(BUILD / f"{platform}-openmp{OPENMP}{'-debug' * DEBUG}-{SANITIZE}".rstrip("-"))
         if self.inplace:
             self.build_lib = str(Path(self.build_temp, "lib"))
+
+    def get_ext_filename(self, fullname):
+        name = super().get_ext_filename(fullname)
+        if not TARGET:
+            return name
+        suffix = f".{sys.implementation.cache_tag}-{TARGET}.so"
+        return name.removesuffix(sysconfig.get_config_var("EXT_SUFFIX")) + suffix
 
     def build_extensions(self):
         check_compiler(self.compiler)

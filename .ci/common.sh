@@ -44,7 +44,7 @@ NEWEST=${NEWEST:-$PYTHON}
 block() { awk -v n="$1" '/^```/ { if (inside) { inside = 0 } else { inside = 1; count++; next } } inside && count == n' README.md; }
 
 # marked MARK: the test files that have a mark; the other files need not be imported, nor their libraries installed.
-marked() { grep -l "mark\.$1\b" tests/test_*.py tests/fuzz/test_*.py; }
+marked() { grep -l "mark\.$1\b" tests/test_*.py lab/fuzz/test_*.py; }
 
 # step TEXT: begins a step, and adds the seconds of the previous step to the table.
 chain="" name="" since=0

@@ -6,7 +6,7 @@
 The first form times a forest of levels beside `hforest.grow` without a bootstrap, whose trees it equals where
 the slope of the loss is constant, which is checked first; times are processor time on one thread.
 
-The second form reads letter.npz, usps.npz and mnist.npz as bench/paper/table3.py does: the same training and
+The second form reads letter.npz, usps.npz and mnist.npz as lab/paper/table3.py does: the same training and
 test samples. Forests have 100 trees, of depth at most 10, which Lay et al. name, or grown to purity. Errors
 are those of the forest on test samples, in percent; nothing is selected. A random forest has the same seeds.
 """
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "paper"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab" / "paper"))
 
 import numpy as np
 from common import labels, numbers, record, rows_by_cell, side_by_side

@@ -188,6 +188,17 @@ def changed(settings: Any, changes: list[str]) -> Any:
     return settings
 
 
+def parser_of_cells(text: str | None, n_sets: int) -> argparse.ArgumentParser:
+    """Returns the parser of a simulation: --sets (n_sets), --cells and --json; text is its help."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=n_sets, help="number of data sets per cell")
+    parser.add_argument(
+        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
+    )
+    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    return parser
+
+
 def cells_named(parser: argparse.ArgumentParser, cells: Sequence[Any], patterns: Sequence[str]) -> list[Any]:
     """Returns the cells of a simulation whose names match patterns such as "waves 200 *"."""
     chosen = [cell for cell in cells if any(fnmatchcase(cell.name, pattern) for pattern in patterns)]

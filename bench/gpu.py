@@ -184,6 +184,14 @@ def stump(xp: Any) -> Job:
     return Job(lambda: tuple(co2.fit_stump(x, y, w, n_classes=10, max_rounds=3, rng=0)), x.nbytes, once=True)
 
 
+def refined(xp: Any) -> Job:
+    x, y = normal_table(20_000, 30, 10)
+    forest = grow(x, y, 10, max_depth=8, rng=0)
+    forest = tree.Forest(*map(xp.asarray, forest))
+    x, y = xp.asarray(x), xp.asarray(y)
+    return Job(lambda: arrays_of(co2.refine(forest, x, y, max_rounds=3, rng=0)), 10.0 * x.nbytes, once=True)
+
+
 def surrogate_grad(xp: Any) -> Job:
     given = (
         numbers(20_000, 256),
@@ -285,6 +293,7 @@ JOBS: dict[str, Callable[[Any], Job]] = {
     "best split 28 x 50k": best_split,
     "surrogate gradient 20k x 256": surrogate_grad,
     "stump 20k x 256": stump,
+    "refine 20k, 10 trees": refined,
     "predict 50k x 100": functools.partial(predicted, 50_000),
     "predict 1M x 100": functools.partial(predicted, 1_000_000),
     "grow 50k, 10 trees": functools.partial(grown, 50_000, 10),
@@ -416,7 +425,7 @@ def tests(minutes: float) -> dict[str, Any]:
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        words = ["-q", "-k", "gpu and not stub and not nvrtc", "--ignore", "tests/fuzz", "-p", "no:benchmark"]
+        words = ["-q", "-k", "gpu and not stub and not nvrtc", "-p", "no:benchmark"]
         words += [
             "-n",
             str(min(12, os.cpu_count() or 1)),

@@ -8,7 +8,7 @@ figures of the record. With an empty `--parts` the tables of the record are prin
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
-* calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
+* calls: launches and waits, and copies to and from the device, of CuPy on the stub device (lab/stub). Needs
   HFOREST_STUB and its environment.
 * resources: registers, spills and shared memory, as NVRTC's assembler reports them, and the share of the
   threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
@@ -308,7 +308,7 @@ def count_kernels(name: str, dtype: Any = np.float32) -> list[dict[str, Any]]:
 def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
     """Returns launches, waits and copies of a job's second call on the stub device, checked and unchecked."""
     if "HFOREST_STUB" not in os.environ:
-        sys.exit("gpu_counts.py: expected HFOREST_STUB for the part calls; see tests/stub/__init__.py")
+        sys.exit("gpu_counts.py: expected HFOREST_STUB for the part calls; see lab/stub/__init__.py")
     stub = of_tests("stub")
     stub.install()
     import cupy

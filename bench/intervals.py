@@ -15,13 +15,11 @@ the missing sets. In the table the standard error (root mean square) and the bia
 standard deviation over sets.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, record, rows_by_cell
+from common import cells_named, parser_of_cells, record, rows_by_cell
 from scipy.stats import norm
 
 from hforest import grow, stats, tree
@@ -124,14 +122,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", type=int, default=40, help="number of data sets per cell")
-    parser.add_argument(
-        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
-    )
-    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    parser = parser_of_cells(__doc__, 40)
     options = parser.parse_args()
     chosen = cells_named(parser, cells(), options.cells)
     rows = rows_by_cell(options.json, Cell)

@@ -4,7 +4,7 @@
     python bench/refine.py
 
 DIR holds the .npz files that bench/data.py makes. Sets are those of Norouzi et al. 2015, with the test
-samples of bench/paper/co2_data.py; tables are those of the second half of bench/tabular_data.py, a third for
+samples of lab/paper/co2_data.py; tables are those of the second half of bench/tabular_data.py, a third for
 the test. Of all other samples at most ROWS are used. NU is chosen for each forest by the error on a fifth of
 them, with a tree, or four trees of ten, that grow on the rest; then forests grow and are refined on all of
 them. Nothing is chosen by test errors. Other settings are the defaults, which were chosen on other tables and
@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "paper"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab" / "paper"))
 
 import co2_data
 import numpy as np

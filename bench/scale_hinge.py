@@ -2,7 +2,7 @@
 
     python bench/scale_hinge.py --data DIR [--kinds tree fern] [--trees 100] [--steps 1000] [--json FILE]
 
-The network of Lay et al. 2018 for letter (bench/paper/table3.py): 100 inner-product features, normalisation,
+The network of Lay et al. 2018 for letter (lab/paper/table3.py): 100 inner-product features, normalisation,
 trees or ferns of depth 10 with 26 class scores in a leaf, softmax, Adam 0.005, batches of 53. DIR holds
 letter.npz, whose first 16 000 rows are the training samples. Each process of one thread owns a range of the
 trees (`scale.HingeShards`) and exchanges by torch.distributed (gloo) or MPI. After the last step every

@@ -3,7 +3,7 @@
     python bench/stats.py --sets 2000 --cells "[!c]* 64 * *" "[!c]* 256 * *" --json bench/results/stats.json
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
     python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
-    python bench/stats.py --correlations --sets 300                       # distance correlations of forests
+    python bench/stats.py --cells "KMERF *" "* forest*" --sets 300 --json bench/results/stats_published.json
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
 each cell; a run with the same record adds the missing sets. The record also has the rank of the observed
@@ -21,21 +21,24 @@ randomization           the same, with draws from the true distribution of x giv
 linear 0.5, sine, ...   two views of two normal columns. A column of x is this multiple of a column of z, or
                         its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
                         "view permuted" permutes the rows of x beside those of z (CoMIGHT)
+KMERF                   the distance correlation of labels and of the forest grown on them, as published
+                        (Panda, Shen and Vogelstein), by chi-square or permutations
+one forest              labels permuted against the out-of-bag posteriors of the forest grown on them
+two forests 25, 400     trees exchanged with those of a forest on permuted columns (Coleman, Peng and Mentch
+                        2022), of as many trees
 """
 
-import argparse
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import COMPLETELY_RANDOM, cells_named, record, rows_by_cell
+from common import cells_named, parser_of_cells, record, rows_by_cell
 from scipy.stats import chisquare
 
 from hforest import growth, stats, tree
 from hforest.core import supervised
 from hforest.stats.importances import Part, importance_of, means
+from hforest.stats.problem import leaf_values
 
 LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
@@ -83,6 +86,11 @@ def cells() -> list[Cell]:
         for dependence in DEPENDENCES
         for n in (200, 800)
         for word in ("covariance", "view permuted")
+    ]
+    found += [Cell("KMERF", 64, d, word) for d in COLUMNS[:2] for word in ("chi-square", "permutations")]
+    found += [
+        Cell("one forest", 64, 16, "auc"),
+        *(Cell(f"two forests {m}", 64, 16, "mse") for m in (25, 400)),
     ]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both if n < 1024]
 
@@ -134,6 +142,59 @@ def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
     return int((~equal & (null > statistic)).sum()) + int(rng.integers(1 + equal.sum()))
 
 
+def counted(statistic: float, null: list[float]) -> float:
+    """Returns the p-value of a statistic among drawn ones."""
+    return float(1 + sum(a >= statistic - 1e-12 for a in null)) / (1 + len(null))
+
+
+def kmerf(cell: Cell, x: np.ndarray, y: np.ndarray, seed: int) -> float:
+    """Returns the p-value of the distance correlation of labels and shared leaves of the forest on them."""
+    rng = np.random.default_rng(seed)
+    of_x = 1 - tree.proximity(growth.grow(x, y, 100, rng=seed), x).toarray()
+    of_y = abs(y[:, None] - y)
+    of = stats.distance_correlation(of_x, of_y)
+    if cell.statistic == "chi-square":
+        return of.p_value
+    orders = (rng.permutation(len(y)) for _ in range(N_PERMUTATIONS))
+    return counted(
+        of.statistic, [stats.distance_correlation(of_x, of_y[np.ix_(a, a)]).statistic for a in orders]
+    )
+
+
+def one_forest(cell: Cell, x: np.ndarray, y: np.ndarray, seed: int) -> float:
+    """Returns the p-value of permuted labels against posteriors of the forest grown on their first order."""
+    counts = stats.honest_counts(y, 100, draw="bootstrap", rng=seed)
+    forest = growth.grow(x, y, 100, bootstrap=counts.structure, rng=seed)
+    p, rng = stats.posterior(forest, x, y, counts).p, np.random.default_rng(seed)
+    null = [stats.auc(p, rng.permutation(y), missing="omit") for _ in range(N_PERMUTATIONS)]
+    return counted(stats.auc(p, y, missing="omit"), null)
+
+
+def two_forests(cell: Cell, x: np.ndarray, y: np.ndarray, seed: int) -> float:
+    """Returns the share of differences of errors, with exchanged trees, that are as large."""
+    rng, n_trees = np.random.default_rng(seed), int(cell.test.split()[-1])
+    new, labels = columns_and_labels(cell.n, cell.d, 0.0, rng)
+    votes = []
+    for columns in (x, rng.permutation(x)):
+        counts = np.zeros((n_trees, cell.n), np.int32)
+        rows = np.argsort(rng.random(counts.shape), axis=1)[:, : round(cell.n**0.6)]
+        np.put_along_axis(counts, rows, 1, axis=1)
+        forest = growth.grow(columns, y, n_trees, bootstrap=counts, rng=rng)
+        votes.append(leaf_values(forest, tree.apply(forest, new))[:, :, 1])
+    of_trees = np.concatenate(votes, axis=1)
+
+    def difference(first: np.ndarray) -> float:
+        errors = [((of_trees[:, some].mean(axis=1) - labels) ** 2).mean() for some in (first, ~first)]
+        return float(errors[1] - errors[0])
+
+    first = np.arange(2 * n_trees) < n_trees
+    return counted(difference(first), [difference(rng.permutation(first)) for _ in range(N_PERMUTATIONS)])
+
+
+PUBLISHED = {"KMERF": kmerf, "one forest": one_forest, "two forests": two_forests}
+"""Tests that do not keep their level."""
+
+
 def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
     """Returns the p-value of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
@@ -155,6 +216,10 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
         )  # fmt: skip
         return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
     x, y = columns_and_labels(cell.n, cell.d, effect, rng)
+    for name, published in PUBLISHED.items():
+        if cell.test.startswith(name):
+            p = published(cell, x, y, seed)
+            return p, min(N_PERMUTATIONS, int(max(0.0, p * (1 + N_PERMUTATIONS) - 0.5)))
     if cell.test == "importance":
         by: Any = cell.statistic
         of = stats.importance_test(x, y, columns=0, by=by, n_copies=N_PERMUTATIONS, rng=seed)
@@ -265,50 +330,6 @@ def importances(n_sets: int) -> Iterator[str]:
                 yield f"| {kind} | {by} | {what} | {' | '.join(f'{a:.1f}' for a in numbers)} |"
 
 
-CORRELATED = ((64, 1, "labels"), (64, 16, "labels"), (128, 1, "targets"), (128, 16, "targets"))
-"""Rows, columns, and what is learned."""
-
-
-def correlations(n_sets: int) -> Iterator[str]:
-    """Returns lines of Markdown: rejection rates of distance correlations of forests under independence.
-
-    As published a forest knows the rows that are tested. Other forests know half of the rows, or no y. The
-    first number of a cell is that of chi-square, the second one that of permutations of y.
-    """
-    yield "| rows, columns, y | published | half of the rows grow it | no labels |"
-    yield "|---|---|---|---|"
-    for n, d, kind in CORRELATED:
-        task: Any = "classification" if kind == "labels" else "regression"
-        p = []
-        for number in range(n_sets):
-            rng = np.random.default_rng([number, n, d])
-            x, y = columns_and_labels(n, d, 0.0, rng)
-            first = np.sort(np.argsort(y + rng.random(n)).reshape(2, -1)[:, : n // 4].ravel())
-            if kind == "targets":
-                y = rng.normal(size=n)
-            grow = partial(growth.grow, n_trees=100, task=task, rng=number)
-            random = growth.grow(
-                x, rng.normal(size=n), 100, task="regression", min_samples_leaf=5, rng=number,
-                **COMPLETELY_RANDOM,
-            )  # fmt: skip
-            whole, second = np.arange(n), np.setdiff1d(np.arange(n), first)
-            tests = ((grow(x, y), whole), (grow(x[first], y[first]), second), (random, whole))
-            p.append([by_correlation(forest, x[rows], y[rows], rng) for forest, rows in tests])
-        shares = (np.array(p) <= LEVEL).mean(axis=0)
-        yield f"| {n}, {d}, {kind} | {' | '.join(f'{a:.2f}, {b:.2f}' for a, b in shares)} |"
-
-
-def by_correlation(
-    forest: tree.Forest, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Returns p-values of distance correlations of shared leaves and y, by chi-square and permutations."""
-    of_x, of_y = 1 - tree.proximity(forest, x).toarray(), abs(y[:, None] - y)
-    of = stats.distance_correlation(of_x, of_y)
-    orders = (rng.permutation(len(y)) for _ in range(N_PERMUTATIONS))
-    null = [stats.distance_correlation(of_x, of_y[np.ix_(a, a)]).statistic for a in orders]
-    return of.p_value, (1 + sum(a >= of.statistic - 1e-12 for a in null)) / (1 + N_PERMUTATIONS)
-
-
 def measure(
     chosen: list[Cell],
     n_sets: int,
@@ -329,25 +350,14 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", type=int, default=200, help="number of data sets per cell")
-    parser.add_argument(
-        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
-    )
-    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    parser = parser_of_cells(__doc__, 200)
     parser.add_argument(
         "--importances", action="store_true", help="print only means and errors of importances"
     )
-    parser.add_argument(
-        "--correlations", action="store_true", help="print only rejection rates of distance correlations"
-    )
     options = parser.parse_args()
-    for lines, asked in ((importances, options.importances), (correlations, options.correlations)):
-        if asked:
-            print(*lines(options.sets), sep="\n")
-            return
+    if options.importances:
+        print(*importances(options.sets), sep="\n")
+        return
     chosen = cells_named(parser, cells(), options.cells)
     rows = rows_by_cell(options.json, Cell)
 

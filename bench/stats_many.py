@@ -1,4 +1,4 @@
-"""Many columns at once: false decisions, discoveries and times of `importance_test` with `screen`, of peers.
+"""Many columns at once: false decisions, discoveries and times of `importance_test`, and of peers.
 
     python bench/stats_many.py [--cells "null 100 x 50" ...] [--sets 100] [--json FILE]
 
@@ -7,7 +7,8 @@ shifted by 0.8 in class 1; the others, and all columns of "null" cells, are nois
 autoregression of 0.5 from each column to the next. A method decides at the level 0.1.
 
 screen, holm (bh, by)   `importance_test(x, y, screen=..., adjust=...)`, 500 trees
-screen, error, bh       the same by the error of one forest
+max                     `importance_test(x, y, adjust="max")` of all columns, 500 trees
+screen, error, bh       "screen, bh" by the error of one forest
 t-tests, bh             Welch's tests of each column, Benjamini and Hochberg 1995
 knockoffs               of the true distribution of the columns; differences of the absolute t statistics,
                         threshold "knockoff+" (Barber and Candes 2015)
@@ -89,6 +90,12 @@ def screened(adjust: Any, by: Any = "mdi_oob") -> Decide:
     return decide
 
 
+def largest(x: np.ndarray, y: np.ndarray, cell: Cell, seed: int) -> np.ndarray:
+    """Returns the decision of `importance_test` by the maximum over columns."""
+    test = stats.importance_test(x, y, adjust="max", n_trees=N_TREES, rng=seed)
+    return np.asarray(test.adjusted <= LEVEL)
+
+
 def t_tests(x: np.ndarray, y: np.ndarray, cell: Cell, seed: int) -> np.ndarray:
     """Returns the decision of Welch's tests with the adjustment of Benjamini and Hochberg."""
     p = ttest_ind(x[y == 0], x[y == 1], equal_var=False).pvalue
@@ -121,10 +128,10 @@ def boruta(x: np.ndarray, y: np.ndarray, cell: Cell, seed: int) -> np.ndarray:
 
 METHODS: dict[str, Decide] = {
     "screen, holm": screened("holm"), "screen, bh": screened("bh"), "screen, by": screened("by"),
-    "screen, error, bh": screened("bh", "error"), "t-tests, bh": t_tests, "knockoffs": knockoffs,
-    "Boruta": boruta,
+    "max": largest, "screen, error, bh": screened("bh", "error"), "t-tests, bh": t_tests,
+    "knockoffs": knockoffs, "Boruta": boruta,
 }  # fmt: skip
-SLOW = {"screen, error, bh": 4, "Boruta": 10}
+SLOW = {"max": 2, "screen, error, bh": 4, "Boruta": 10}
 """Methods of which only one in this many data sets is decided."""
 
 

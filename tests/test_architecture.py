@@ -46,7 +46,7 @@ NESTED = ["growth.by_level"]
 WITH_KERNELS = [name for name in SUBPACKAGES if any((PACKAGE / name).rglob("cpu.pyx"))]
 # Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
 CPU_ONLY = {
-    "co2": {"fit_oc1", "refine"},
+    "co2": {"fit_oc1"},
     "tree": {
         "group", "quantiles", "count_neighbors", "neighbors", "shap_interventional", "shap_path_dependent",
     },
@@ -170,7 +170,7 @@ def test_importing_hforest_imports_numpy_and_little_else():
 def hints():
     """Returns the extras in commands and errors, with their file."""
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *PACKAGE.rglob("*.py")]
-    for path in sorted([*files, *(ROOT / "bench").rglob("*.py")]):
+    for path in sorted([*files, *(ROOT / "bench").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]):
         text = path.read_text(encoding="utf-8")
         for names in re.findall(r"'\.\[([\w, ]+)\]'", text):
             yield from ((path.name, extra.strip()) for extra in names.split(","))
@@ -572,6 +572,7 @@ READ = [
     *(p for p in (PACKAGE / "core").glob("*.h")),
     *(p for p in (ROOT / "tests").rglob("*.py") if p.name != "test_architecture.py"),
     *(ROOT / "bench").rglob("*.py"),
+    *(ROOT / "lab").rglob("*.py"),
     *(ROOT / "docs").glob("*.md"),
     ROOT / "README.md",
 ]

@@ -46,6 +46,11 @@ def grown(x, y, task="classification", kind="columns", n_trees=2, **settings):
     return hforest.grow(x, y, n_trees, **settings)
 
 
+def moved(forest, array):
+    """Returns a forest whose arrays went through a function."""
+    return tree.Forest(*map(array, forest))
+
+
 def tree_problem(seed, n=6, n_features=3, task="classification", n_splits=5):
     """Returns a random tree: its problem by the reference, w and theta."""
     rng = np.random.default_rng(seed)
@@ -183,33 +188,74 @@ def test_a_wrong_bound_is_seen(fault, monkeypatch):
 # --------------------------------------------------------------------------------- refined forests
 
 
+def refined_there(backend, forest, x, y, validation=None, **call):
+    """Returns the refined forest of a backend, on the host."""
+    if validation is not None:
+        call["validation"] = tuple(map(backend.array, validation))
+    there = moved(forest, backend.array), backend.array(x), backend.array(y)
+    return moved(co2.refine(*there, **call), backend.numpy)
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("kind", ["columns", "co2", "sparse"])
-def test_refined_trees_equal_the_reference(dtype, task, kind, reference):
+def test_refined_trees_equal_the_reference(fast_backend, dtype, task, kind, reference):
     x, y = problem(task=task, dtype=dtype)
     forest = grown(x, y, task, kind)
-    call = {"task": task, "sample_weight": np.random.default_rng(2).integers(0, 3, len(x)), **QUICK}
-    call["validation"] = (x[:30], y[:30])
+    weight = np.random.default_rng(2).integers(0, 3, len(x))
+    call = {"task": task, "validation": (x[:30], y[:30]), **QUICK}
     got, want = [], []
-    refined = co2.refine(forest, x, y, history=got, **call)
-    assert_same_bits(refined, reference(co2.refine, forest, x, y, history=want, **call))
+    refined = refined_there(
+        fast_backend, forest, x, y, sample_weight=fast_backend.array(weight), history=got, **call
+    )
+    expected = reference(co2.refine, forest, x, y, sample_weight=weight, history=want, **call)
+    assert_same_bits(refined, expected)
     assert got == want
     assert len(got) == 2
-    tree.check(tree.Forest(*refined))
+    tree.check(refined)
     assert refined.threshold.dtype == dtype
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_several_chunks_and_wide_rows_equal_the_reference(task, reference):
+def test_several_chunks_and_wide_rows_equal_the_reference(fast_backend, task, reference):
     x, y = problem(2100, 17, task)
     forest = grown(x, y, task, n_trees=1, max_depth=2)
-    call = {
-        "task": task,
-        **QUICK,
-        "max_rounds": 1,
-        "stump": StumpSettings(tau=1, batch_size=1500, min_steps=1),
-    }
-    assert_same_bits(co2.refine(forest, x, y, **call), reference(co2.refine, forest, x, y, **call))
+    stump = StumpSettings(tau=1, batch_size=1500, min_steps=1)
+    call = {"task": task, **QUICK, "max_rounds": 1, "stump": stump}
+    assert_same_bits(
+        refined_there(fast_backend, forest, x, y, **call), reference(co2.refine, forest, x, y, **call)
+    )
+
+
+def test_trees_end_and_lower_the_rate_each_on_its_own(fast_backend, reference):
+    x, y = problem(60)
+    y[:2] = 1, 1
+    forest = grown(x, y, n_trees=4, max_depth=8)
+    call = QUICK | {"max_rounds": 12, "lr": 3.0, "nu": 400.0}
+    call["stump"] = StumpSettings(batch_size=16, min_steps=3, patience=0, tolerance=0.2)
+    got, want = [], []
+    refined = refined_there(fast_backend, forest, x, y, history=got, **call)
+    assert_same_bits(refined, reference(co2.refine, forest, x, y, history=want, **call))
+    assert got == want
+    assert len(set(map(len, got))) > 1
+
+
+def test_paths_longer_than_what_a_walk_stores(fast_backend, reference):
+    """A chain of splits; each thread keeps the products of the first splits of a path alone."""
+    depth, x = 70, np.arange(71.0)[:, None]
+    n = 2 * depth + 1
+    left = np.array([a for k in range(depth) for a in (2 * k + 1, k)] + [depth], np.int32)
+    chain = hforest.grow(x, np.arange(71) % 2, 1, bootstrap=False, rng=0)
+    feature = np.array([0, -1] * depth + [-1], np.int32)
+    # Node 2k splits, node 2k + 1 is the leaf on its left.
+    threshold = np.where(feature == 0, np.arange(n) / 2 + 0.5, 0.0)
+    chain = tree.Forest(
+        n_features=np.array(1), tree_start=np.array([0, n]), feature=feature, threshold=threshold, left=left,
+        value=np.full((depth + 1, 2), 0.5), gain=np.zeros(n), indptr=np.zeros(0, np.int64),
+        indices=np.zeros(0, np.int32), data=np.zeros(0),
+    )  # fmt: skip
+    call = QUICK | {"max_rounds": 1}
+    got = refined_there(fast_backend, chain, x, np.arange(71) % 2, **call)
+    assert_same_bits(got, reference(co2.refine, chain, x, np.arange(71) % 2, **call))
 
 
 @pytest.mark.parametrize("n_trees", [1, 5])
@@ -327,7 +373,7 @@ def test_a_pair_refines(loss):
     tree.check(tree.Forest(*refined))
 
 
-def test_a_tree_of_one_leaf():
+def test_a_tree_of_one_leaf(backend):
     x = np.zeros((20, 2))
     forest = hforest.grow(x, np.arange(20) % 2, 2, rng=0)
     refined = co2.refine(forest, x, np.arange(20) % 4 == 0, rng=0)
@@ -409,10 +455,10 @@ class FakeArray:
     """Replaces an array of CuPy."""
 
 
-def test_arrays_of_a_gpu_are_refused(monkeypatch):
+def test_a_loss_of_the_caller_runs_on_the_cpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=FakeArray))
     for name, call in (("x", {"x": FakeArray()}), ("y", {"y": FakeArray()})):
         with pytest.raises(
             TypeError, match=f"^{name}: expected a numpy.ndarray, got a CuPy array; .*asnumpy"
         ):
-            co2.refine(**({"forest": FOREST, "x": X, "y": Y} | call))
+            co2.refine(**({"forest": FOREST, "x": X, "y": Y, "loss": PAIRS["log"]} | call))

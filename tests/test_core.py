@@ -67,6 +67,26 @@ def test_scan_for_indices(size):
             assert machine.first_outside(b, 10) == i
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (40, 70), (3000, 50)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_scan_for_named_indices(threads, shape, turned):
+    n_rows, width, rng = shape[1], 9, np.random.default_rng(0)
+    name = rng.integers(0, width - 1, shape, np.int32)
+    name = np.ascontiguousarray(name.T).T if turned else name
+    table = rng.integers(0, 10, (n_rows, width), np.int32)
+    table[:, -1] = -1  # which nothing names
+    for count in (1, 2, 7):
+        threads(count)
+        assert machine.first_named_outside(table, name, 10) == -1
+        for value in (10, -1, -(2**31)):
+            for j in {0, n_rows // 2, n_rows - 1}:
+                bad = table.copy()
+                bad[j:, 1:] = value
+                named = [(k, i) for k in range(j, n_rows) for i in sorted({*name[:, k].tolist()} - {0})]
+                want = np.ravel_multi_index(named[0], table.shape) if named else -1
+                assert machine.first_named_outside(bad, name, 10) == want
+
+
 def test_unchecked_skips_values_only():
     x, t, f = routing()
     bad = x.copy()

@@ -132,7 +132,7 @@ PAPER_NUMBER = re.compile(
 SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".h", ".cu", ".cuh", ".md", ".rst", ".toml", ".txt", ".json")
 
 
-@pytest.mark.parametrize("folder", ["hforest", "docs", "bench", "tests"])
+@pytest.mark.parametrize("folder", ["hforest", "docs", "bench", "tests", "lab"])
 def test_papers_are_named_by_authors_and_year(folder):
     paths = [
         path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES and "_build" not in path.parts

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from fuzz import leaks
 from growers import GROWERS, grow
+from memory_in_use import in_use, mallinfo
 
 import hforest
 from hforest import co2, scale, split, tree
@@ -89,7 +89,7 @@ def fail_at_each(kind):
             assert not failed or "no memory" in message
             n += failed
         shim.fail_at(b"", -1)
-        used.append(leaks.in_use()[1])
+        used.append(in_use()[1])
     assert used[2] - used[1] < 16 * n  # bytes; the smallest block of the heap has 32
     print(n)
 
@@ -97,7 +97,7 @@ def fail_at_each(kind):
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     """Compiles failing.c; returns the library's path."""
-    if sys.platform != "linux" or leaks._mallinfo is None or shutil.which("cc") is None:
+    if sys.platform != "linux" or mallinfo is None or shutil.which("cc") is None:
         pytest.skip("needs Linux, mallinfo2 of glibc and a C compiler")
     if "LD_PRELOAD" in os.environ:
         pytest.skip("a sanitizer has an allocator of its own")

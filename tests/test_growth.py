@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from conftest import assert_same_bits
-from fuzz import leaks
 from growers import (
     GROWERS,
     KINDS,
@@ -20,6 +19,7 @@ from growers import (
     on_threads,
     problem,
 )
+from memory_in_use import in_use, mallinfo
 
 import hforest
 from hforest import demo, project, tree
@@ -468,7 +468,7 @@ def test_nodes_of_large_weight_equal_the_sorted_scan(max_bins, n_classes):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(leaks._mallinfo is None, reason="needs mallinfo2 of glibc")
+@pytest.mark.skipif(mallinfo is None, reason="needs mallinfo2 of glibc")
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("kind", ["features", "categories", "stored", "sparse", "co2", "extra"])
 def test_trees_give_back_their_memory(kind, task, threads):
@@ -485,6 +485,6 @@ def test_trees_give_back_their_memory(kind, task, threads):
         given = hforest.samples(x, categorical=[0, 1]) if kind == "categories" else x
         GROWERS.get(kind, hforest.grow)(given, y, 100, task=task, **{"max_depth": 3, "rng": 0, **more})
         del given
-        used.append(leaks.in_use()[1])
+        used.append(in_use()[1])
     # Each call would lose some; the least difference leaves out what else the process allocates.
     assert min(np.diff(used)[1:]) < 16 * 100  # bytes; the smallest block of the heap has 32

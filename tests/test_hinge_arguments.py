@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 from test_hinge import (
     IMAGES,
     KINDS,
@@ -306,7 +307,8 @@ BAD = [
     (ANY, ANY, AHEAD, "thresholds", lambda a: changed(a, (1, 1), NAN), ValueError, r"no NaN, got nan at index \(1, 1\)"),
     ("column", ANY, OPERATORS, "features", lambda a: a[:1], ValueError, r"\(n_trees, {V}\) = \(2, [23]\), got \(1, [23]\)"),
     ("column", ANY, OPERATORS, "features", lambda a: a.astype(np.int64), TypeError, "int32, got int64"),
-    ("column", "rows", OPERATORS, "features", lambda a: changed(a, (0, 1), 3), IndexError, r"0 <= index < n_features = 3, got 3"),
+    ("column", "rows", AHEAD, "features", lambda a: changed(a, (0, 1), 3), IndexError, r"0 <= index < n_features = 3, got 3"),
+    ("column", "rows", BACK, "features", lambda a: np.full_like(a, 3), IndexError, r"0 <= index < n_features = 3, got 3"),
     ("column", ANY, OPERATORS, "features", lambda a: changed(a, (1, 0), -1), IndexError, r"got -1 at index \(1, 0\)"),
     ("column", "windows", OPERATORS, "features", lambda a: changed(a, (1, 0), 27), IndexError, r"n_features = 27, got 27"),
     ("projection", ANY, OPERATORS, "features", lambda a: a.astype(np.float32), TypeError, "features: expected dtype float64, got float32; "),
@@ -448,7 +450,10 @@ def test_bad_windows(function, windows, error, words):
 @operators
 def test_windows_of_another_size(function):
     given = good("tree", "column", "windows")
-    with pytest.raises(IndexError, match="^features: expected 0 <= index < n_features = 12"):
+    of_places = ValueError, r"^route.leaf: expected shape \(2, 4, 5, n_trees\)"
+    of_columns = IndexError, "^features: expected 0 <= index < n_features = 12"
+    error, words = of_places if function in BACK else of_columns
+    with pytest.raises(error, match=words):
         call(function, given, {"windows": Windows(2)})
     with pytest.raises(
         ValueError, match=r"^features: expected shape .* = \(2, 3, 12\), got \(2, 3, 27\); pass"
@@ -459,6 +464,30 @@ def test_windows_of_another_size(function):
             ValueError, match=r"^route.leaf: expected shape \(2, 5, 6, n_trees\) = \(2, 5, 6, 2\), got"
         ):
             call(function, given, {"windows": Windows(3, padding=1)})
+
+
+@pytest.mark.parametrize("function", BACK)
+@pytest.mark.parametrize("by_tree", [False, True])
+def test_a_gradient_checks_the_columns_that_the_route_names(function, by_tree):
+    given = good()
+    n_vertices = given["thresholds"].shape[1]
+    vertices = given["vertex"].T
+    if by_tree:  # the samples of a tree are contiguous
+        given |= {name: given[name].T.copy().T for name in hinge.Route._fields}
+    wanted = call(function, given, {}).x
+    for m in range(len(vertices)):
+        for v in range(n_vertices):
+            spoilt = given | {"features": changed(given["features"], (slice(m, None), v), -7)}
+            if not (vertices[m:] == v).any():
+                assert_same_bits(call(function, spoilt, {}).x, wanted)
+                continue
+            first = next(i for i in range(m, len(vertices)) if v in vertices[i])
+            with pytest.raises(
+                IndexError, match=rf"^features: expected .*, got -7 at index \({first}, {v}\); pass"
+            ):
+                call(function, spoilt, {})
+            with hforest.unchecked():
+                call(function, spoilt, {})
 
 
 def test_more_windows_than_an_int32_counts_are_refused():

@@ -7,6 +7,7 @@ from test_hinge import (
     SMALL,
     Case,
     aggregates,
+    assert_rows_are_dense,
     everything,
     kinds,
     margins,
@@ -224,6 +225,23 @@ def test_memory_orders_of_routes(path, n_threads, kind, margin, simd, threads):
             want = got if want is None else want
             for a, b in zip(got, want, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+@kinds
+@pytest.mark.parametrize(("depth", "outputs"), [(16, 1), (15, 3), (13, 10)])
+@pytest.mark.parametrize("n", [1, 30, 1100])
+def test_few_samples_in_deep_trees(threads, simd, dtype, kind, n, depth, outputs):
+    """Only touched rows have sums; some samples share them. Marks of leaves take several words of words."""
+    case = Case((n, 11), 19, depth, outputs)
+    arrays, results = problem(kind, "column", case, dtype), []
+    for path in machine.simd_paths():
+        simd(path)
+        for count in (1, 2, 7):
+            threads(count)
+            results.append(everything(kind, "column", case, arrays, "sum"))
+    assert_rows_are_dense(results[0], case.n_trees)
+    for other in results[1:]:
+        assert_same_bits(other, results[0])
 
 
 def test_refused_orders_of_routes():

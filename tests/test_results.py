@@ -18,7 +18,7 @@ import pytest
 import hforest
 
 ROOT = Path(__file__).resolve().parents[1]
-BENCH, DOCS = ROOT / "bench", ROOT / "docs"
+BENCH, PAPER, DOCS = ROOT / "bench", ROOT / "lab" / "paper", ROOT / "docs"
 RECORDS = BENCH / "results"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
@@ -51,7 +51,7 @@ def commands(page):
     ]
     lines += re.findall(r"`(python [^`\n]*)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     found = [line.split("#")[0].strip() for line in lines]
-    known = [line for line in found if re.match(r"python (bench/|-m hforest)", line)]
+    known = [line for line in found if re.match(r"python (bench/|lab/|-m hforest)", line)]
     return [line for line in known if "[" not in line and "--help" not in line]
 
 
@@ -92,7 +92,7 @@ def test_scripts_take_the_commands_of_the_pages(command, monkeypatch):
         accepts(command, monkeypatch)
 
 
-@pytest.mark.parametrize("path", [*BENCH.glob("*.py"), *BENCH.glob("paper/*.py")], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*BENCH.glob("*.py"), *PAPER.glob("*.py")], ids=lambda p: p.stem)
 def test_benches_start_with_what_the_package_depends_on(path):
     """Functions import other libraries when they use them, after `need` or if they are installed."""
     imported = set()
@@ -101,7 +101,7 @@ def test_benches_start_with_what_the_package_depends_on(path):
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(node.module.split(".")[0])
-    own = {p.stem for folder in (BENCH, BENCH / "paper") for p in folder.glob("*.py")}
+    own = {p.stem for folder in (BENCH, PAPER) for p in folder.glob("*.py")}
     more = {"torch"} if path.stem in ("torch_peers", "table_networks") else set()  # benches import them late
     assert imported <= {*sys.stdlib_module_names, *own, "hforest", "numpy", "scipy"} | more
 
@@ -125,9 +125,9 @@ def test_pages_have_commands():
 @pytest.mark.parametrize(
     "command",
     [
-        "python bench/paper/cascade.py --data DIR --run 1 --no-such-option",
-        "python bench/paper/cascade.py --only letters",
-        "python bench/paper/co2_table1.py --trees many",
+        "python lab/paper/cascade.py --data DIR --run 1 --no-such-option",
+        "python lab/paper/cascade.py --only letters",
+        "python lab/paper/co2_table1.py --trees many",
     ],
 )
 def test_a_wrong_command_is_found(command, monkeypatch, capsys):
@@ -162,6 +162,7 @@ TABLES = {
     "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
     "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
     "co2_search, form": ("results-co2", "co2_search", "co2_search", "rows", ("letter, form",), "errors"),
+    "co2_search, OC1": ("results-co2", "co2_search", "co2_search", "rows", ("usps, OC1",), "errors"),
     "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 8, 12, 20],), "leaves"),
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
@@ -183,6 +184,7 @@ TABLES = {
     "layer_uses, leaves": ("torch-uses", "layer_uses", "layer_uses", "rows", ("leaves",), "contribution"),
     "layer_uses, latency": ("torch-uses", "layer_uses", "layer_uses", "rows", ("latency",), "microseconds"),
     "stats_groups": ("stats", "stats_groups", "stats_groups", "rows", (), "p"),
+    "stats_intervals": ("stats", "stats_intervals", "stats_intervals", "rows", (), "square"),
     "stats_many": ("stats", "stats_many", "stats_many", "rows", (), "seconds"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),

@@ -211,6 +211,7 @@ OWN = {
     "bootstrap_weights",
     "trees",
     "standardize",
+    "feature_groups",  # of columns; `groups` are of rows
 }
 
 
@@ -525,7 +526,7 @@ def test_honest_forests_of_views(name):
     x, y = data(name)
     groups = [[2, 0], list(range(3, x.shape[1])), [1]]
     settings = {"trees": "oblique", "density": 2.0, "n_projections": [1, 2, 1]}
-    model = small(name, groups=groups, **settings).fit(x, y)
+    model = small(name, feature_groups=groups, **settings).fit(x, y)
     task = {"task": "classification" if name in CLASSIFIERS else "regression"}
     views = project.grouped_distribution(project.sparse_distribution(x.shape[1], 2.0), groups, [1, 2, 1])
     forest = hforest.grow(x, y, 8, projections=views, bootstrap=model.counts_.structure, rng=0, **task)
@@ -539,18 +540,18 @@ def test_honest_forests_of_views(name):
     assert not same_bits(small(name, **settings | {"n_projections": 4}).fit(x, y).forest_.data, forest.data)
     table = pytest.importorskip("pandas").DataFrame(x, columns=[f"c{j}" for j in range(x.shape[1])])
     named = [[f"c{j}" for j in group] for group in groups]
-    again = small(name, groups=named, **settings).fit(table, y)
+    again = small(name, feature_groups=named, **settings).fit(table, y)
     assert all(same_bits(a, b) for a, b in zip(again.forest_, forest, strict=True))
 
 
 def test_honest_forests_that_are_refused():
     oblique = {"trees": "oblique"}
     for settings, n, message in (
-        ({"groups": [["c9"]], **oblique}, 150, "groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or"),
-        ({"groups": [[0]], **oblique}, 150, "groups: expected all of n_features = "),
-        ({"groups": [[0], [0]], **oblique}, 150, r"groups\[1\]: expected columns that no earlier group has"),
-        ({"groups": 3, **oblique}, 150, "groups: expected a list of groups of column indices, got int"),
-        ({"groups": [[0, 1, 2, 3]]}, 150, "groups: expected None with trees='classic', got list; pass trees="),
+        ({"feature_groups": [["c9"]], **oblique}, 150, "feature_groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or"),
+        ({"feature_groups": [[0]], **oblique}, 150, "feature_groups: expected all of n_features = "),
+        ({"feature_groups": [[0], [0]], **oblique}, 150, r"feature_groups\[1\]: expected columns that no earlier group has"),
+        ({"feature_groups": 3, **oblique}, 150, "feature_groups: expected a list of groups of column indices, got int"),
+        ({"feature_groups": [[0, 1, 2, 3]]}, 150, "feature_groups: expected None with trees='classic', got list; pass trees="),
         ({"trees": "random"}, 150, "trees: expected one of 'classic', 'extra', 'oblique', 'patches', got 'random'"),
         ({"draw": "all"}, 150, "draw: expected one of 'fixed'"),
         ({"in_bag": 2.0}, 150, "in_bag: expected a finite number"),

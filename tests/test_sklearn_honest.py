@@ -78,8 +78,8 @@ def test_patches():
         hs.HonestForestClassifier(2, trees="patches").fit(x, y)
     with refused(ValueError, "^shape: expected sizes that multiply to n_features = 6"):
         hs.HonestForestClassifier(2, trees="patches", shape=(3, 3)).fit(x, y)
-    with refused(ValueError, "^groups: expected None with trees='patches'"):
-        hs.HonestForestClassifier(2, trees="patches", groups=[[0]], **shaped).fit(x, y)
+    with refused(ValueError, "^feature_groups: expected None with trees='patches'"):
+        hs.HonestForestClassifier(2, trees="patches", feature_groups=[[0]], **shaped).fit(x, y)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -125,3 +125,68 @@ def test_regressors_have_a_prior_alone():
     assert np.isclose(model.forest_.value, np.average(target, weights=weight)).any()
     with refused(ValueError, '^empty: expected "prune" or "prior"'):
         hs.HonestForestRegressor(2, empty="abstain").fit(x, target)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_groups_of_rows(task):
+    x, y, _ = data()
+    kind = hs.HonestForestClassifier if task == "classification" else hs.HonestForestRegressor
+    target = y if task == "classification" else x[:, 0] ** 2
+    group = [f"subject {i}" for i in np.arange(N) // 4]
+    model = kind(N_TREES, in_bag=0.5, oob_score=True, random_state=0).fit(x, target, groups=group)
+    counts = stats.honest_counts(
+        y if task == "classification" else N, N_TREES, groups=group, in_bag=0.5, rng=0
+    )
+    assert_same_bits(list(model.counts_), list(counts))
+    assert (model.oob_votes_.reshape(-1, 4) == model.oob_votes_[::4, None]).all()
+    grown = kind(N_TREES // 2, in_bag=0.5, random_state=0, warm_start=True).fit(x, target, groups=group)
+    grown.set_params(n_estimators=N_TREES).fit(x, target, groups=group)
+    assert_same_bits(grown.forest_, model.forest_)
+    assert "_groups" not in vars(model)
+    with refused(ValueError, r"^groups: expected shape \(n_samples,\)"):
+        kind(2).fit(x, target, groups=group[1:])
+
+
+def test_groups_are_routed():
+    import sklearn
+    from sklearn.model_selection import GroupKFold, cross_validate
+
+    x, y, _ = data()
+    group = np.arange(N) // 4
+    model = hs.HonestForestClassifier(5, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(groups=True)
+        found = cross_validate(model, x, y, cv=GroupKFold(3), params={"groups": group}, return_estimator=True)
+    for one in found["estimator"]:
+        counts = one.counts_.structure.reshape(5, -1, 4)
+        assert (counts == counts[..., :1]).all()
+
+
+@pytest.mark.filterwarnings("ignore:more than nine tenths of the variance:UserWarning")
+def test_intervals_of_halves():
+    x, y, _ = data()
+    labels = np.array(["a", "b", "c"])[y]
+    group = np.arange(N) // 2
+    model = hs.HonestForestClassifier(200, trees_per_half=2, random_state=0).fit(x, labels, groups=group)
+    got = model.predict_interval(x[:9], coverage=0.9)
+    want = stats.confidence_intervals(
+        model.forest_, model.counts_, x[:9], groups=group, trees_per_half=2, coverage=0.9
+    )
+    assert_same_bits(got.standard_error, want.standard_error)
+    assert got.mean.shape == (9, 3)
+    assert (got.low >= 0).all()
+    assert (got.high <= 1).all()
+    assert (want.low < 0).any()
+    np.testing.assert_allclose(got.mean, model.predict_proba(x[:9]), rtol=1e-5)
+    means = hs.HonestForestRegressor(200, trees_per_half=4, random_state=0).fit(x, x[:, 0])
+    assert means.predict_interval(x[:9]).low.shape == (9,)
+    with refused(
+        ValueError, "^n_estimators: expected a multiple of trees_per_half = 4, got 6; grow whole halves"
+    ):
+        hs.HonestForestClassifier(6, trees_per_half=4).fit(x, y)
+    with refused(ValueError, "^trees_per_half: expected an int in fit, got None"):
+        hs.HonestForestClassifier(4).fit(x, y).predict_interval(x)
+    with refused(ValueError, "^empty: expected a forest whose trees all vote"):
+        hs.HonestForestClassifier(4, trees_per_half=2, empty="abstain").fit(x, y).predict_interval(x)
+    with refused(TypeError, "use feature_groups"):
+        hs.HonestForestClassifier(groups=[[0]])

@@ -431,12 +431,12 @@ def test_the_generalised_covariance_measure_holds_its_level(dependence, script):
     assert size(conditional) <= 20
 
 
-def test_the_bench_of_correlations(script, monkeypatch, capsys):
+def test_the_bench_of_published_tests(script, monkeypatch):
     bench = script("stats")
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 19)
-    monkeypatch.setattr(bench, "CORRELATED", [(64, 1, "labels"), (32, 2, "targets")])
-    monkeypatch.setattr("sys.argv", ["stats.py", "--correlations", "--sets", "2"])
-    bench.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 64, 1, labels", "| 32, 2, targets"]
-    assert lines[2].startswith("| 64, 1, labels | 1.00, 1.00 | ")  # the forest knows the labels
+    cells = [cell for cell in bench.cells() if any(map(cell.test.startswith, bench.PUBLISHED))]
+    assert len(cells) == 7
+    made = {cell.name: [bench.outcome(cell, number) for number in range(2)] for cell in cells}
+    assert all(p <= 0.05 for word in ("chi-square", "permutations") for p, _ in made[f"KMERF 64 16 {word}"])
+    assert all(abs(20 * p - 1 - rank) < 1.01 for found in made.values() for p, rank in found)
+    assert bench.counted(2.0, [1.0, 2.0, 3.0]) == 0.75

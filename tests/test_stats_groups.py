@@ -8,7 +8,7 @@ from conftest import assert_same_bits
 from test_stats import size
 
 import hforest
-from hforest import stats, tree
+from hforest import growth, stats, tree
 from hforest.core import check, draws
 from hforest.stats import groups as of_groups
 from hforest.stats import permutation
@@ -109,6 +109,40 @@ def test_dependence_of_groups_is_found(test):
     assert test(x, y, groups=group, rng=0).p_value == 0.05
     single = np.arange(len(y))
     assert_same_bits(list(test(x, y, groups=single, rng=0)), list(test(x, y, rng=0)))
+
+
+def test_groups_are_out_of_bag_together():
+    """Counts of rows with groups are as if all rows of a group had been drawn."""
+    x, y, group = repeated(30, 0)
+    n, n_trees = len(y), 60
+    counts = growth.bootstrap_counts(n, n_trees, n_draws=9, rng=0)
+    forest = hforest.grow(x, y, n_trees, bootstrap=counts, rng=0)
+    whole = np.stack([[row[group == g].sum() for g in group] for row in counts])
+    p = tree.out_of_bag(forest, x, counts, groups=group)
+    np.testing.assert_array_equal(p, tree.out_of_bag(forest, x, whole))
+    assert (p != tree.out_of_bag(forest, x, counts)).any()
+    both = stats.HonestCounts(counts, counts)
+    of_groups_ = stats.posterior(forest, x, y, both, groups=group.astype(str), weighting="shares")
+    np.testing.assert_allclose(of_groups_.p, p)
+    assert (of_groups_.votes == (whole == 0).sum(axis=0)).all()
+    assert_same_bits(
+        stats.posterior(forest, x, y, both, groups=np.arange(n)), stats.posterior(forest, x, y, both)
+    )
+
+
+def test_bootstraps_of_groups():
+    group = np.repeat([3, 1, 2], [1, 2, 3])
+    counts = growth.bootstrap_counts(6, 50, groups=group, rng=0)
+    np.testing.assert_array_equal(counts[:, [1, 3, 0]], growth.bootstrap_counts(3, 50, rng=0))
+    assert (counts[:, 1] == counts[:, 2]).all()
+    assert (counts[:, 3:] == counts[:, 3:4]).all()
+    assert (
+        growth.bootstrap_counts(6, 9, groups=group, n_draws=7, rng=0)[:, [0, 1, 3]].sum(axis=1) == 7
+    ).all()
+    with pytest.raises(ValueError, match="^groups: expected None with sample_weight, got both"):
+        growth.bootstrap_counts(6, 2, groups=group, sample_weight=np.ones(6))
+    with pytest.raises(ValueError, match=r"^groups: expected shape \(n_samples,\) = \(6,\)"):
+        growth.bootstrap_counts(6, 2, groups=group[1:])
 
 
 def test_conditional_test_draws_signs_of_groups():

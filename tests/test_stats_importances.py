@@ -279,7 +279,86 @@ def test_adjusted_p_values_are_those_of_scipy():
         assert_same_bits([of[word].p_value], [p])
     assert (of["bh"].adjusted <= of["holm"].adjusted).all()
     with pytest.raises(ValueError, match="^adjust: expected"):
-        stats.importance_test(x, y, adjust="max", **settings)
+        stats.importance_test(x, y, adjust="min", **settings)
+
+
+def maxima(x, y, sets, n_draws, n_trees):
+    """Returns importances, those of permutations, and step-down p-values, permutation by permutation."""
+    seed, n = supervised.check.seed(0), len(x)
+
+    def importances(b):
+        labels = y[draws.permutation(seed, b, n)] if b else y
+        of = draws.seed_of(seed, b)
+        counts = growth.bootstrap_counts(n, n_trees, rng=of)
+        forest = hforest.grow(x, labels, n_trees, bootstrap=counts, n_classes=2, rng=of)
+        mean = stats.oob_importance(forest, x, labels, counts).mean
+        return np.array([sum(mean[j] for j in some) for some in sets])
+
+    square = np.mean([importances(b) ** 2 for b in range(1, 21)], axis=0)
+    scale = np.sqrt((square + square.mean()) / 2)
+    observed, null = importances(0), []
+    order = sorted(range(len(sets)), key=lambda j: -observed[j] / scale[j])
+    p = np.zeros(len(sets))
+    for b in range(n_draws):
+        null.append(importances(21 + b))
+        for k, j in enumerate(order):
+            exceed = sum((a / scale)[order[k:]].max() >= observed[j] / scale[j] for a in null)
+            if exceed == 10 and p[j] == 0:
+                p[j] = 10 / len(null)
+            elif exceed < 10 and b == n_draws - 1:
+                p[j] = (1 + exceed) / (1 + n_draws)
+        if p[order[0]] > 0:
+            break
+    for above, j in itertools.pairwise(order):
+        p[j] = max(p[j], p[above])
+    return observed, np.transpose(null), p
+
+
+@pytest.mark.parametrize("effect", [0.0, 1.0])
+def test_maxima_of_permuted_labels(effect):
+    rng = np.random.default_rng(3)
+    y = np.arange(60) % 2
+    x = rng.normal(size=(60, 6))
+    x[:, 0] += 2 * effect * y
+    seen, sets = [], [[0], [1, 2], [3], [5, 4]]
+    settings = {"columns": sets, "adjust": "max", "n_trees": 20, "n_copies": 39, "rng": 0}
+    test = stats.importance_test(x, y, progress=lambda *done: seen.append(done), **settings)
+    observed, null, adjusted = maxima(x, y, sets, 39, 20)
+    assert_same_bits([test.importance, test.null], [observed, null])
+    np.testing.assert_allclose(test.adjusted, adjusted)
+    want = (1 + (null >= observed[:, None]).sum(axis=1)) / (1 + null.shape[1])
+    np.testing.assert_allclose(test.p_value, want)
+    if effect:
+        assert seen == [(done, 59) for done in range(1, 60)]
+        assert test.adjusted[0] == 0.025
+        assert (test.adjusted[1:] > 0.05).all()
+    else:
+        assert null.shape[1] < 39  # the permutations ended
+        assert test.adjusted.min() > 0.2
+    part = stats.importance_test(x, y, progress=lambda done, total: done < 22, **settings)
+    assert_same_bits([part.null], [null[:, :2]])
+    part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
+    assert part.null.shape == (4, 0)
+    assert (part.adjusted == 1).all()
+    with pytest.raises(ValueError, match="^by: expected"):
+        stats.importance_test(x, y, adjust="max", by="error")
+    with pytest.raises(ValueError, match="^groups: expected one label.*; pass adjust="):
+        stats.importance_test(x, y, adjust="max", groups=np.arange(60) // 4)
+
+
+@pytest.mark.slow
+def test_maxima_hold_their_level():
+    """Columns depend on each other, and have 2 or many values; labels depend on none."""
+
+    def least(seed):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.normal(size=(40, 6)), rng.integers(0, 2, 40)])
+        x[:, 1:4] += x[:, :1]
+        y = rng.integers(0, 2, 40)
+        settings = {"adjust": "max", "n_trees": 20, "n_copies": 39, "rng": seed}
+        return stats.importance_test(x, y, **settings).adjusted.min()
+
+    assert size(least) <= 20
 
 
 @pytest.mark.parametrize("grow", ["best", "oblique"])

@@ -190,6 +190,138 @@ def test_intervals_hold_the_mean():
     assert 0.7 < np.std(z) < 1.4
 
 
+def test_halves_are_shared():
+    for groups in (None, np.arange(N) // 3):
+        counts = stats.honest_counts(N, 12, trees_per_half=4, in_bag=0.3, groups=groups, rng=0)
+        used = np.stack([(a | b) > 0 for a, b in zip(*counts, strict=True)])
+        first = np.arange(N) if groups is None else np.unique(groups, return_index=True)[1]
+        halves = used.reshape(3, 4, N)[..., first].any(axis=1)
+        assert (halves.sum(axis=1) <= len(first) // 2).all()
+        assert (halves.sum(axis=1) > len(first) * 0.3).all()  # trees of a half differ
+        assert (halves[0] != halves[1]).any()
+        later = stats.honest_counts(N, 7, trees_per_half=4, in_bag=0.3, groups=groups, first_tree=5, rng=0)
+        assert all((a == b[5:]).all() for a, b in zip(later, counts, strict=True))
+    whole = stats.honest_counts(N, 6, trees_per_half=2, rng=0)
+    assert (sum(whole).reshape(3, 2, N).max(axis=1).sum(axis=1) == N // 2).all()  # all of a half
+
+
+def test_variance_between_halves():
+    """Trees of a single leaf: the variance of the mean of all rows; the result is that of loops."""
+    y = np.random.default_rng(0).normal(size=61)
+    same = np.zeros((61, 1))
+    forest, counts = honest(same, y, n_trees=8000, trees_per_half=4)
+    got = stats.confidence_intervals(forest, counts, same[:1], trees_per_half=4)
+    assert got.standard_error[0, 0] ** 2 == pytest.approx(y.var(ddof=1) / 61, rel=0.1)
+    of_half = forest.value[:, 0].astype(float).reshape(2000, 4)
+    between = of_half.mean(axis=1).var(ddof=1)
+    within = of_half.var(axis=1, ddof=1).mean() / 4
+    assert got.noise[0, 0] == pytest.approx(within / between)
+    # The difference is many errors above 0, so its mean given that it is above 0 is itself.
+    assert got.standard_error[0, 0] ** 2 == pytest.approx(between - within + between / 2000, rel=1e-6)
+    mean, error, _ = intervals._between_halves(np.array([0.0, 2.0, 2.0, 0.0])[:, None, None], 2)
+    assert mean[0, 0] == 1
+    within = 2 / 2  # halves have the same mean: a normal number about -1 of deviation 2**0.5
+    deviation = within * 2**0.5
+    want = -within + deviation * norm.pdf(-within / deviation) / norm.cdf(-within / deviation)
+    assert error[0, 0] ** 2 == pytest.approx(want)
+
+
+def test_intervals_of_groups_are_those_of_their_means():
+    """A forest of groups of equal rows has the intervals of one row for each group."""
+    rng = np.random.default_rng(0)
+    y, groups = rng.normal(size=40), np.repeat(np.arange(40), 3)
+    same = np.zeros((120, 1))
+    for half in (None, 2):
+        words = {"in_bag": 0.5, "trees_per_half": half}
+        forest, counts = honest(same, y[groups], n_trees=4000, groups=groups, **words)
+        single, drawn = honest(same[:40], y, n_trees=4000, **words)
+        new = same[:1]
+        got = stats.confidence_intervals(forest, counts, new, groups=groups, trees_per_half=half)
+        want = stats.confidence_intervals(single, drawn, new, trees_per_half=half)
+        np.testing.assert_allclose(got.standard_error, want.standard_error, rtol=1e-6)
+    rows = stats.honest_counts(120, 4000, in_bag=0.5, rng=0)
+    with pytest.raises(ValueError, match="^counts: expected equal counts in each group, got different"):
+        stats.confidence_intervals(forest, rows, new, groups=groups)
+
+
+@pytest.mark.parametrize("half", [None, 2])
+def test_partial_dependence_is_that_of_loops(half):
+    x, y = problem(n_outputs=2)
+    forest, counts = honest(x, y, in_bag=0.5, trees_per_half=half)
+    got = stats.confidence_intervals(
+        forest, counts, x[:9], feature=1, values=[0.2, 0.7, 0.9], trees_per_half=half
+    )
+    predicted = np.zeros((N_TREES, 3, 2))
+    for m, (k, value) in itertools.product(range(N_TREES), enumerate([0.2, 0.7, 0.9])):
+        moved = x[:9].copy()
+        moved[:, 1] = value
+        predicted[m, k] = tree.predict(only(forest, m), moved).astype(float).mean(axis=0)
+    in_bag = np.maximum(*counts)
+    of_rows = (
+        intervals._of_rows(predicted, in_bag, intervals._factor(in_bag))
+        if half is None
+        else intervals._between_halves(predicted, half)
+    )
+    for a, b in zip((got.mean, got.standard_error, got.noise), of_rows, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert stats.confidence_intervals(forest, counts, x, feature=1, values=[]).mean.shape == (0, 2)
+
+
+def test_intervals_of_classes_hold_the_probability():
+    held = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(size=(200, 2))
+        p = 0.3 + 0.4 * x[:, 0]
+        y = (rng.random(200) < p).astype(int)
+        counts = stats.honest_counts(200, 400, trees_per_half=2, rng=seed)
+        forest = hforest.grow(
+            x, y, 400, bootstrap=counts.structure, min_samples_leaf=10, n_classes=2, rng=seed
+        )
+        forest = tree.refit(forest, x, y, counts=counts.leaf, n_classes=2)
+        new = [[0.5, 0.5], [0.4, 0.6]]
+        got = stats.confidence_intervals(forest, counts, new, trees_per_half=2, coverage=0.9)
+        np.testing.assert_allclose(got.mean.sum(axis=1), 1, rtol=1e-6)
+        true = np.array([0.5, 0.46])
+        held += [(got.low[:, 1] < true) & (true < got.high[:, 1])]
+    assert 0.75 < np.mean(held) < 0.99  # 50 of which pairs are alike
+
+
+def test_classes_that_are_drawn_apart_miss_variance():
+    """The share of a class does not vary between trees that draw each class separately."""
+    y = np.arange(60) % 2
+    same = np.zeros((60, 1))
+    errors = []
+    for goal in (60, y):
+        counts = stats.honest_counts(goal, 2000, trees_per_half=2, rng=0)
+        forest = hforest.grow(same, y, 2000, bootstrap=counts.structure, rng=0)
+        forest = tree.refit(forest, same, y, counts=counts.leaf)
+        got = stats.confidence_intervals(forest, counts, same[:1], trees_per_half=2)
+        errors.append(got.standard_error[0, 1])
+    assert errors[0] == pytest.approx((0.25 / 60) ** 0.5, rel=0.2)
+    assert errors[1] < 0.01
+
+
+def test_wrong_halves_and_values():
+    x, y = problem()
+    forest, counts = honest(x, y, in_bag=0.5)
+    call = functools.partial(stats.confidence_intervals, forest, counts, x)
+    with pytest.raises(ValueError, match="^counts: expected trees that draw from halves of the rows"):
+        call(trees_per_half=2)
+    with pytest.raises(ValueError, match="^forest: expected a multiple of trees_per_half = 7 trees"):
+        call(trees_per_half=7)
+    with pytest.raises(ValueError, match="^values: expected values with feature"):
+        call(feature=1)
+    with pytest.raises(ValueError, match=r"^values: expected shape \(n_values,\)"):
+        call(feature=1, values=0.5)
+    with pytest.raises(ValueError, match="^feature: expected 0 to 2, got 3"):
+        call(feature=3, values=[0.5])
+    with pytest.raises(ValueError, match="^in_bag: expected"):
+        stats.honest_counts(N, 4, trees_per_half=2, in_bag=0.6)
+    with pytest.raises(ValueError, match='^trees_per_half: expected None with draw="bootstrap"'):
+        stats.honest_counts(N, 4, trees_per_half=2, draw="bootstrap")
+
+
 def test_bad_input():
     x, y = problem()
     forest, counts = honest(x, y, in_bag=0.5)

@@ -450,9 +450,9 @@ def test_columns_whose_data_changes_before_the_backward_pass(form, sparse):
     arrays, words = problem("tree", form)
     x, t, f, w = tensors(*arrays)
     y = ht.hinge_forest(x, t, f, w, **words, sparse=sparse)
-    f.data[1, 2] = 2**30
+    f.data[1] = 2**30
     with pytest.raises(
-        IndexError, match=rf"^features: expected 0 <= index < .*got {2**30} at index \(1, 2\)"
+        IndexError, match=rf"^features: expected 0 <= index < .*got {2**30} at index \(1, \d\)"
     ):
         y.sum().backward()
 

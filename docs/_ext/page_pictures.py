@@ -1,6 +1,6 @@
 """Writes the pictures of the pages from scripts of the gallery, for readers of the sources.
 
-    python docs/_ext/page_pictures.py
+    python docs/_ext/page_pictures.py                 # or with names of scripts
 
 Each picture holds a digest of its script and of the records that the script reads, which the tests compare.
 """
@@ -8,12 +8,13 @@ Each picture holds a digest of its script and of the records that the script rea
 import hashlib
 import re
 import struct
+import sys
 import zlib
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = DOCS / "pictures"
-SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables")
+SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables", "invalid_tests", "repeated")
 
 
 def path_of(script: str) -> Path:
@@ -51,7 +52,7 @@ def main() -> None:
     from pictures import style
 
     PICTURES.mkdir(exist_ok=True)
-    for script in SCRIPTS:
+    for script in sys.argv[1:] or SCRIPTS:
         plt.close("all")
         style({}, script)
         path = path_of(script)

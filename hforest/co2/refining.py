@@ -2,6 +2,7 @@
 2015).
 """
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..core.philox import keys, philox
 from ..core.progress import check_progress, reporting
 from ..core.units import Units, standardized
 from ..tree import Forest
-from ..tree.forest import check_comparisons, check_numbers, marked, trusted
+from ..tree.forest import check_comparisons, check_layout, check_numbers, marked, trusted
 from . import checks, units
 from .any_loss import Loss, Node
 from .descent import LANES, Schedule
@@ -20,6 +21,8 @@ from .stump import StumpSettings, check_loss, schedule
 from .whole_trees import OfPair, Trees, descend
 
 _PACKAGE = "hforest.co2"
+
+_TOGETHER = 2**27  # samples of all trees that a GPU refines at a time; each takes 8 bytes
 
 _Samples = checks.Samples | Node
 
@@ -32,6 +35,10 @@ class _Units(NamedTuple):
 
 
 def _check_forest(forest: Forest, x: object) -> Forest:
+    """Returns a forest on the host."""
+    if dispatch.is_cupy(getattr(forest, "feature", None)):
+        check_layout(forest, x)
+        forest = Forest(*map(dispatch.to_numpy, forest))
     forest = trusted(forest, x)
     check_comparisons("forest", forest)
     check_numbers(forest, "threshold")
@@ -67,7 +74,9 @@ def _target(
     return checks.Samples(x, target.labels, target.targets, of_samples)
 
 
-def _judge(validation: object, forest: Forest, task: Task, loss: Loss | None) -> _Samples | None:
+def _judge(
+    validation: object, x: FloatArray, forest: Forest, task: Task, loss: Loss | None
+) -> _Samples | None:
     """Returns the validation samples, in the units of the caller."""
     if validation is None:
         return None
@@ -76,11 +85,12 @@ def _judge(validation: object, forest: Forest, task: Task, loss: Loss | None) ->
     pair: Any = validation
     check.require(len(pair) == 2, "validation", "a tuple (x, y)", f"{len(pair)} items", remedy)
     with check.fields_of("validation"):
-        check.on_cpu(x=pair[0], y=pair[1])
-        x = _matrix("x", pair[0], forest)
+        other = _matrix("x", pair[0], forest)
         if loss is not None:
-            return Node(x, pair[1], loss, None)
-        return _target(x, pair[1], None, task, forest.value.shape[1])
+            return Node(other, pair[1], loss, None)
+        target = _target(other, pair[1], None, task, forest.value.shape[1])
+    check.same_device(**{"x": x, "validation[0]": other})
+    return target
 
 
 def _units(samples: _Samples) -> _Units:
@@ -192,8 +202,8 @@ def _refined(forest: Forest, trees: slice, fitted: Trees) -> _Refined:
     return _Refined(n_entries, threshold, indices.astype(np.int32), w[split, indices], fitted.value)
 
 
-def _as_forest(forest: Forest, refined: list[_Refined], n_trees: int, of: _Units) -> Forest:
-    """Returns the first trees of a forest as they were refined, in the caller's units."""
+def _as_forest(forest: Forest, refined: list[_Refined], n_trees: int, of: _Units, xp: ModuleType) -> Forest:
+    """Returns the first trees of a forest as they were refined, in the caller's units, as arrays of `xp`."""
     n_entries, threshold, indices, data, value = (np.concatenate(a) for a in zip(*refined, strict=True))
     nodes, real = slice(0, len(n_entries)), forest.threshold.dtype
     if of.y is not None:
@@ -211,7 +221,7 @@ def _as_forest(forest: Forest, refined: list[_Refined], n_trees: int, of: _Units
         gain=forest.gain[nodes].copy(), indptr=np.concatenate([[0], np.cumsum(n_entries)]), indices=indices,
         data=data, default_left=forest.default_left[nodes].copy(),
     )  # fmt: skip
-    return marked(units.with_units(result, of.x, None))
+    return marked(Forest(*map(xp.asarray, units.with_units(result, of.x, None))))
 
 
 def refine(
@@ -268,7 +278,7 @@ def refine(
     Raises
     ------
     TypeError
-        CuPy arrays: this function runs on the CPU.
+        CuPy arrays with `loss`.
     ValueError
         Numbers beyond 1e15; a forest that splits by sets of categories, or that is for several labels a
         sample.
@@ -287,9 +297,9 @@ def refine(
     `stump.convex_rounds` has no effect. Splits send missing values to the side to which `forest` sends them.
     If no round helps, the forest comes back in the same form, up to rounding.
 
-    Results are the same for every number of threads. A thread takes a tree or, if there is one tree only,
-    samples. Cost: per sample and epoch the splits of its path, and a walk for each of them that is near, at
-    most ``depth**2`` inner products.
+    Results are the same for every number of threads, and on a GPU. A thread takes a tree or, if there is one
+    tree only, samples; on a GPU a block takes a tree. Cost: per sample and epoch the splits of its path, and
+    a walk for each of them that is near, at most ``depth**2`` inner products.
 
     Examples
     --------
@@ -306,24 +316,27 @@ def refine(
     check_progress(progress)
     check.history(history)
     c = schedule(nu, lr, max_rounds, stump)
-    check.on_cpu(x=x, y=y, sample_weight=sample_weight)
+    if loss is not None:
+        check.on_cpu(x=x, y=y, sample_weight=sample_weight)
+    feature = getattr(forest, "feature", None)
     forest = _check_forest(forest, x)
     check.choice("task", task, supervised.TASKS)
     check_loss(loss, task)
     x, n_outputs = _matrix("x", x, forest), forest.value.shape[1]
+    check.same_device(**{"x": x, "forest.feature": feature})
     samples: _Samples
     if loss is None:
         samples = _target(x, y, sample_weight, task, n_outputs)
     else:
         samples = Node(x, y, loss, sample_weight)
         checks.moderate("forest.value", forest.value)
-    judge = _judge(validation, forest, task, loss)
+    judge = _judge(validation, x, forest, task, loss)
     of = _units(samples)
     samples = _standardized(samples, of)
     judge = None if judge is None else _standardized(judge, of)
     seed, refined, n_trees = check.seed(rng), [], len(forest.tree_start) - 1
-    backend = dispatch.backend(_PACKAGE, x)
-    batch, done = machine.get_num_threads(), 0
+    backend, xp, done = dispatch.backend(_PACKAGE, x), dispatch.array_module(x), 0
+    batch = machine.get_num_threads() if xp is np else max(1, _TOGETHER // len(x))
     with reporting(progress, n_trees, "tree") as report:
         for first in range(0, n_trees, batch):
             some = slice(first, min(first + batch, n_trees))
@@ -339,4 +352,4 @@ def refine(
             done = some.stop
             if not report(done):
                 break
-    return _as_forest(forest, refined, done, of)
+    return _as_forest(forest, refined, done, of, xp)

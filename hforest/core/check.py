@@ -249,12 +249,12 @@ def _on_gpu() -> Iterator[None]:
                 fail(flat)
 
 
-def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> None:
+def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0, named: Any = None) -> None:
     """Calls fail with the flat index of the first bad element, at the end of a block of `together`."""
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        if (first := first_bad(a, kind, stop)) >= 0:
+        if (first := first_bad(a, kind, stop, named)) >= 0:
             fail(first)
         return
     pending = (a, kind, stop)
@@ -319,8 +319,8 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
     values(a, gpu.NOT_NAN, fail)
 
 
-def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
-    """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
+def indices(name: str, a: Array, stop: int, stop_name: str, named: Array | None = None) -> None:
+    """Checks that 0 <= a < stop, on a CPU only for a[j, named[i, j]], unless inside `unchecked()`."""
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
@@ -329,7 +329,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
             "pass arrays that belong together"
         )
 
-    values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))
+    values(a, gpu.INDEX, fail, min(stop, MAX_COUNT), named)
 
 
 def steps(name: str, a: Array, reached: int, what: str) -> None:

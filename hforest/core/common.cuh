@@ -16,6 +16,17 @@ __device__ static inline size thread_number() {
     return (size)blockIdx.x * (size)blockDim.x + (size)threadIdx.x;
 }
 
+// Returns the part with element `at`: part p has elements first[p] to first[p + 1] - 1. first (n_parts,) or more, IN.
+__device__ static inline size part_with(const size *first, size n_parts, size at) {
+    size low = 0, high = n_parts;
+    while (high - low > 1) {
+        const size middle = (low + high) / 2;
+        if (first[middle] <= at) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
 __device__ static inline real magnitude(real a) { return fabs(a); }
 
 __device__ static inline double sign(real a) { return (double)(a > 0) - (double)(a < 0); }

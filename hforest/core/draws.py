@@ -7,7 +7,7 @@ import numpy as np
 from . import philox, series
 from .aliases import FloatArray, IntArray
 
-_TREES, _PERMUTATIONS, _SEEDS = 1 << 60, 2 << 60, 3 << 60
+_TREES, _PERMUTATIONS, _SEEDS, _HALVES = 1 << 60, 2 << 60, 3 << 60, 4 << 60
 """Streams that growth does not use with the same seeds: it numbers trees from 0."""
 
 _WORDS = 1 << 20
@@ -27,6 +27,11 @@ def _words(seed: int, stream: IntArray, n: int) -> IntArray:
 def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
     """Returns (n_trees, n) uint64: n words of each tree."""
     return _words(seed, np.arange(first, first + n_trees, dtype=np.uint64) + np.uint64(_TREES), n)
+
+
+def of_halves(seed: int, first: int, n_halves: int, n: int) -> IntArray:
+    """Returns (n_halves, n) uint64: n words of each half of the rows."""
+    return _words(seed, np.arange(first, first + n_halves, dtype=np.uint64) + np.uint64(_HALVES), n)
 
 
 def orders(seed: int, first: int, n_trees: int, n: int) -> IntArray:

@@ -52,6 +52,7 @@ OTHER_COUNTERPARTS = {
     **dict.fromkeys(("in_channels", "in_features", "input_dim"), "n_features"),
     **dict.fromkeys(("out_features", "out_channels", "n_outputs"), "outputs"),
     "max_layers": "max_levels",
+    "groups": "feature_groups",
     **dict.fromkeys(("n_tolerant_rounds", "early_stopping_rounds"), "patience"),
 }
 """Counterparts in functions that have an argument of this name."""

@@ -22,11 +22,13 @@ def first_true(holds: Array) -> int:
     return int(holds.argmax()) if bool(holds.any()) else -1
 
 
-def first_bad(a: np.ndarray, kind: int, stop: int) -> int:
+def first_bad(a: np.ndarray, kind: int, stop: int, named: Array | None = None) -> int:
     """Returns the flat index of the first bad element (`kind` is one of core.gpu), or -1.
 
-    The array is in C order, or in parts.
+    The array is in C order, or in parts. named (n, n_rows): of indices, only a[j, named[i, j]] are read.
     """
+    if named is not None:
+        return machine.first_named_outside(a, named, stop)
     if not a.flags.c_contiguous:
         good = first_bad(np.ascontiguousarray(by_last_axis(a)), kind, stop) < 0
         return -1 if good else first_bad(np.ascontiguousarray(a), kind, stop)

@@ -58,6 +58,8 @@ cdef extern from *:
 cdef enum:
     BLOCK = 1 << 14  # elements per unit of work of a scan
     ELEMENTS = 4     # of a scan per nanosecond
+    SCANNED = 24     # elements of a table that are scanned in the time in which one is looked up
+    NAMED = 16       # rows of a table that a thread takes at a time: a cache line of names
 
 
 MAX_THREADS = HF_MAX_THREADS
@@ -329,6 +331,54 @@ def first_outside(cnp.ndarray a, int32_t stop):
     first = _first_bad[int32_t](<const int32_t*> cnp.PyArray_DATA(a), cnp.PyArray_SIZE(a), stop, &watch)
     raise_interrupt(&watch)
     return first
+
+
+cdef Py_ssize_t _first_named(
+    const int32_t* table, Py_ssize_t width, const int32_t* name, Py_ssize_t row, Py_ssize_t step,
+    Py_ssize_t n, Py_ssize_t first, Py_ssize_t last, int32_t stop,
+) noexcept nogil:
+    # Returns the least flat index of a bad number that rows first to last - 1 of a table have, or -1.
+    cdef Py_ssize_t i, j, at, least = -1
+    for i in range(n):
+        for j in range(first, last):
+            at = name[i * row + j * step]
+            # Another thread may have written a name out of range since the check.
+            if <size_t> at < <size_t> width and <uint32_t> table[j * width + at] >= <uint32_t> stop:
+                if least < 0 or j * width + at < least:
+                    least = j * width + at
+    return least
+
+
+def first_named_outside(cnp.ndarray table, cnp.ndarray name, int32_t stop):
+    """Returns the least flat index of a table[j, name[i, j]] outside 0 <= number < stop, or -1.
+
+    table (n_rows, width) int32, C-contiguous; name (n, n_rows) int32. Cost: a read of each name, or before of
+    a table that is small beside them.
+    """
+    cdef Py_ssize_t n_rows = cnp.PyArray_DIM(table, 0), width = cnp.PyArray_DIM(table, 1), group
+    cdef Py_ssize_t n = cnp.PyArray_DIM(name, 0), n_groups = (n_rows + NAMED - 1) // NAMED
+    cdef Py_ssize_t row = cnp.PyArray_STRIDE(name, 0) // 4, step = cnp.PyArray_STRIDE(name, 1) // 4
+    cdef const int32_t* start = <const int32_t*> cnp.PyArray_DATA(table)
+    cdef const int32_t* names = <const int32_t*> cnp.PyArray_DATA(name)
+    cdef int threads = hf_threads_for(<double> n * n_rows)
+    cdef hf_watch watch
+    if width <= SCANNED * n and _first_bad[int32_t](start, n_rows * width, stop, &watch) < 0:
+        raise_interrupt(&watch)
+        return -1
+    start_watch(&watch)
+    for group in prange(
+        hf_units(&watch, n_groups, threads), schedule="dynamic", num_threads=threads, nogil=True
+    ):
+        if hf_begin(&watch, group):
+            if _first_named(
+                start, width, names, row, step, n, group * NAMED, min((group + 1) * NAMED, n_rows), stop
+            ) >= 0:
+                hf_stop(&watch)
+            hf_end(&watch)
+    raise_interrupt(&watch)
+    if hf_has_stopped(&watch):
+        return _first_named(start, width, names, row, step, n, 0, n_rows, stop)
+    return -1
 
 
 def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..core import check, dispatch, philox, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
+from ..core.bootstraps import row_groups
 
 _PACKAGE = __package__
 _MAX_ROW = 2**62
@@ -52,6 +53,7 @@ def bootstrap_counts(
     *,
     n_draws: int | None = None,
     sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     first_tree: int = 0,
     rng: Rng = None,
 ) -> IntArray:
@@ -65,13 +67,16 @@ def bootstrap_counts(
         Number of draws of each tree, 1 to 2**31 - 1; by default n_samples. It may be above n_samples.
     sample_weight : (n_samples,) array-like, optional
         Weights, 0 to 1e100, not all 0, to which probabilities of draws are proportional; by default equal.
+    groups : (n_samples,) array-like of numbers or names, optional
+        Which samples belong together, such as measurements of one subject. Groups are drawn, with all their
+        samples: n_draws is a number of groups. Not with sample_weight.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
 
     Returns
     -------
     (n_trees, n_samples) array of int32
-        In-bag counts; each row sums to n_draws.
+        In-bag counts; each row sums to n_draws, with groups over the groups.
 
     Notes
     -----
@@ -91,14 +96,19 @@ def bootstrap_counts(
     n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
     n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
     first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
-    if n_draws is None:
-        n_draws = n_samples
-    else:
+    if n_draws is not None:
         n_draws = check.integer("n_draws", n_draws, 1, check.MAX_COUNT)
         check.require(n_samples > 0, "n_samples", "at least 1 to draw from", n_samples, "pass n_draws=None")
     if sample_weight is not None:
         check.on_cpu(sample_weight=sample_weight)
         sample_weight = supervised.sample_weight(sample_weight, np.empty(n_samples, np.int8))
+    if groups is not None:
+        number, first = row_groups("groups", groups, n_samples)
+        check.require(sample_weight is None, "groups", "None with sample_weight", "both", "leave out one")
+        drawn = bootstrap_counts(len(first), n_trees, n_draws=n_draws, first_tree=first_tree, rng=rng)
+        with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
+            return drawn[:, number]
+    n_draws = n_samples if n_draws is None else n_draws
     with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
         counts = np.empty((n_trees, n_samples), np.int32)
     seed = check.seed(rng)

@@ -143,16 +143,19 @@ def check_changed(
     *,
     margin: str = "column",
     windows: Windows | None = None,
+    vertex: IntArray | None = None,
 ) -> None:
     """Checks what may have changed since a checked forward call: grad_y is finite, columns lie in x.
 
-    PyTorch's `Tensor.data` and shared memory of NumPy can change columns between the calls.
+    vertex: that of the route, if only columns of its vertices are read. PyTorch's `Tensor.data` and shared
+    memory of NumPy can change columns between the calls.
     """
     check_grad_y(grad_y, dtype, grad_y.shape, {})
     record = MARGINS[margin]
     if not record.learned and check.values_checked():
         n_columns = x_shape[1] if windows is None else geometry("x", x_shape, windows).n_columns
-        record.check(features, {"n_features": n_columns})
+        named = None if vertex is None else as_samples((vertex, vertex, vertex)).vertex
+        record.check(features, {"n_features": n_columns}, named)
 
 
 def touched_rows(index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:

@@ -37,19 +37,19 @@ class Margin(NamedTuple):
     """Axes of `features` after trees and vertices, as names of sizes."""
     learned: bool
     """True: `features` have the dtype of x and a gradient. False: they are int32 and have none."""
-    check: Callable[[Array, check.Sizes], None]
-    """Checks the values of `features`."""
+    check: Callable[[Array, check.Sizes, Array | None], None]
+    """Checks the values of `features`: all, or those of vertices (n_samples, n_trees) alone."""
     gradient_reads_x: bool
     """True: the gradient depends on the values of x. False: it needs only the shape of x."""
     start: Callable[[np.random.Generator, tuple[int, int], int, str, np.dtype], Array]
     """Returns random features, of rng, (n_trees, n_vertices), n_features, the word of `init` and a dtype."""
 
 
-def _columns(features: Array, sizes: check.Sizes) -> None:
-    check.indices("features", features, sizes["n_features"], "n_features")
+def _columns(features: Array, sizes: check.Sizes, vertex: Array | None = None) -> None:
+    check.indices("features", features, sizes["n_features"], "n_features", vertex)
 
 
-def _projections(features: Array, sizes: check.Sizes) -> None:
+def _projections(features: Array, sizes: check.Sizes, vertex: Array | None = None) -> None:
     check.finite("features", features, remedy=check.DIVERGED)
 
 

@@ -54,7 +54,7 @@ class Prepared:
         dtype = thresholds.dtype
         with check.checked():
             check.not_nan("thresholds", thresholds)
-            record.check(features, {"n_features": check.MAX_COUNT} | sizes)
+            record.check(features, {"n_features": check.MAX_COUNT} | sizes, None)
         n_columns = sizes["n_features"] if record.learned else int(features.max()) + 1
         values = {
             "parameters": Parameters(thresholds, features, weights), "kind": kind, "margin": margin,

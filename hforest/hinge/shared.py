@@ -113,7 +113,7 @@ def check_call(
     *,
     route: bool = False,
 ) -> Call:
-    """Checks the arrays that a traversal reads, or, with a known route, those that its gradient reads."""
+    """Checks the arrays of a traversal; with a known route, values are left to `check_route`."""
     dtype = check.floating("x", x) if windows is None else check_images("x", x)
     sizes = check_depth(kind, "thresholds", thresholds)
     if windows is None:
@@ -133,8 +133,7 @@ def check_call(
         if not route:
             check.finite("x", x, remedy=check.OF_LAYERS)
             check.not_nan("thresholds", thresholds)
-        if not route or not record.learned:
-            record.check(features, sizes)
+            record.check(features, sizes, None)
     return Call(record, sizes, places, axes, shape)
 
 
@@ -159,8 +158,8 @@ def check_leaves(
     return dtype
 
 
-def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
-    """Checks the route of a call; returns it with one axis of samples."""
+def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind, features: Array) -> Route:
+    """Checks the route of a call and the columns that it names; returns it with one axis of samples."""
     leaf, margin, vertex = route
     axes: check.Axes = (*call.axes, "n_trees")
     sizes = call.sizes
@@ -172,6 +171,8 @@ def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
         check.not_nan("route.margin", samples.margin, remedy=OF_FORWARD)
         check.indices("route.leaf", samples.leaf, sizes["2**depth"], "2**depth")
         check.indices("route.vertex", samples.vertex, sizes[VERTICES[kind]], VERTICES[kind])
+        if not call.margin.learned:
+            call.margin.check(features, sizes, samples.vertex)
     return samples
 
 

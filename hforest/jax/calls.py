@@ -65,7 +65,7 @@ def _hinge_backward(text: str, *arrays: Any) -> None:
     grad_x, grad_thresholds, *learned, grad_weights = arrays[7:]
     settings = settings_of(text)
     variant = {name: settings[name] for name in ("margin", "windows") if name in settings}
-    hinge.kernels.check_changed(grad_y, weights.dtype, features, grad_x.shape, **variant)
+    hinge.kernels.check_changed(grad_y, weights.dtype, features, grad_x.shape, **variant, vertex=vertex)
     grads = hinge.Gradients(grad_x, grad_thresholds, learned[0] if learned else None, grad_weights)
     hinge.kernels.backward(
         grad_y, hinge.Route(leaf, margin, vertex), x if reads_x(text) else None, None, features, weights,

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils import check_array
@@ -51,11 +51,12 @@ class _Honest(GrownForest):
     draw: Draw = "fixed"
     in_bag: float | None = None
     structure_share: float = 0.5
+    trees_per_half: int | None = None
     criterion: Criterion = "gini"
     max_features: MaxFeatures = "sqrt"
     density: float = 1.5
     n_projections: int | Sequence[int] | None = None
-    groups: Sequence[ArrayLike] | None = None
+    feature_groups: Sequence[ArrayLike] | None = None
     shape: Sequence[int] | None = None
     patch_min: int | Sequence[int] = 1
     patch_max: int | Sequence[int] = 3
@@ -82,8 +83,34 @@ class _Honest(GrownForest):
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         # Projections have neither sampled features nor bins, other trees no projections.
         without = {"max_features", "max_bins"} if self.trees in _PROJECTED else {"n_projections"}
-        without |= {"groups"}  # here groups of columns, there of rows
         return {name: value for name, value in super()._settings(function).items() if name not in without}
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Grows the forest on samples, or groups of them, and returns the estimator.
+
+        Parameters: see `RandomForestClassifier.fit`.
+
+        Parameters
+        ----------
+        groups : (n_samples,) array-like of the group of each sample, optional
+            Groups of samples that belong together, as in `hforest.stats.honest_counts`: trees draw whole
+            groups, which are out-of-bag together.
+
+        Returns
+        -------
+        self
+        """
+        self._groups = groups
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            del self._groups
 
     def _drawn(
         self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]
@@ -91,11 +118,20 @@ class _Honest(GrownForest):
         n = x.shape[0]
         if n < 3:
             raise ValueError(f"X: expected at least 3 samples, got {n} samples; pass more rows")
-        goals = n if settings["task"] == "regression" else y
+        # Halves vary the shares of classes, too: see `hforest.stats.confidence_intervals`.
+        goals = n if settings["task"] == "regression" or self.trees_per_half is not None else y
         own: dict[str, Any] = {name: settings[name] for name in _DRAWN if name in settings}
+        if vars(self).get("_groups") is not None:
+            own["groups"] = self._groups
         keywords: dict[str, Any] = {**self._settings(stats.honest_counts), **own}
         draw = partial(stats.honest_counts, goals, **keywords)
-        return draw, {"bootstrap": draw()}
+        counts = draw()
+        if self.trees_per_half is not None and len(counts.leaf) % self.trees_per_half:
+            raise ValueError(
+                f"n_estimators: expected a multiple of trees_per_half = {self.trees_per_half}, got "
+                f"{len(counts.leaf)}; grow whole halves"
+            )
+        return draw, {"bootstrap": counts}
 
     def _counts(self, draw: partial[Any]) -> np.ndarray:
         counts = draw()
@@ -132,22 +168,27 @@ class _Honest(GrownForest):
 
     def _projections(self, n_features: int) -> dict[str, Any]:
         """Returns the settings of oblique trees; with groups each projection is within one of them."""
-        groups: Any = self.groups
+        groups: Any = self.feature_groups
         if self.trees == "patches" and groups is None:
             return {"projections": patches(self, n_features)}
         if self.trees != "oblique":
             if groups is not None:
                 raise ValueError(
-                    f"groups: expected None with trees={self.trees!r}, got {type(groups).__name__}; pass "
-                    'trees="oblique"'
+                    f"feature_groups: expected None with trees={self.trees!r}, got {type(groups).__name__}; "
+                    'pass trees="oblique"'
                 )
             return {}
         base = project.sparse_distribution(n_features, self.density)
         if groups is None:
             return {"projections": base}
         if isinstance(groups, list | tuple):
-            groups = [self._numbers_of("groups", group) for group in groups]
-        views = project.grouped_distribution(base, groups, self.n_projections)
+            groups = [self._numbers_of("feature_groups", group) for group in groups]
+        try:
+            views = project.grouped_distribution(base, groups, self.n_projections)
+        except (TypeError, ValueError, IndexError) as error:
+            if not str(error).startswith("groups"):
+                raise
+            raise type(error)(f"feature_{error}") from None
         return {"projections": views, "n_projections": None}
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
@@ -160,6 +201,30 @@ class _Honest(GrownForest):
             self.oob_votes_ = (used == 0).sum(axis=0)
             p = tree.out_of_bag(self.forest_, x, used)
         return p
+
+    def _intervals(self, X: ArrayLike, coverage: float) -> stats.ConfidenceIntervals:
+        """Returns the result of `hforest.stats.confidence_intervals`; warns of too few trees."""
+        if self.empty == "abstain":
+            raise ValueError(
+                "empty: expected a forest whose trees all vote, for intervals, got 'abstain'; pass "
+                'empty="prune" and fit again'
+            )
+        x = self._samples(X)
+        drawn = self._draws[0].keywords
+        of_draws = {name: drawn[name] for name in ("groups", "trees_per_half") if name in drawn}
+        with self._computing():
+            intervals = stats.confidence_intervals(
+                self.forest_, self.counts_, x, coverage=coverage, **of_draws
+            )
+        n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
+        if n_noisy:
+            warnings.warn(
+                f"more than nine tenths of the variance is Monte Carlo bias for {n_noisy} of "
+                f"{len(intervals.mean)} samples, whose standard errors are unreliable; raise n_estimators",
+                UserWarning,
+                stacklevel=3,
+            )
+        return intervals
 
     @property
     def counts_(self) -> stats.HonestCounts:
@@ -188,12 +253,14 @@ class HonestForestClassifier(Classifier, _Honest):
         sums over patches with `shape`, `patch_min`, `patch_max`, `channels` and `cyclic` as in
         `ManifoldForestClassifier`.
     n_projections : int or list of ints, optional
-        Number of projections sampled at a node, per group with `groups`. By default the square root of the
-        number of features (of the group), rounded up.
-    groups : list of array-likes of int or str, optional
+        Number of projections sampled at a node, per group with `feature_groups`. By default the square root
+        of the number of features (of the group), rounded up.
+    feature_groups : list of array-likes of int or str, optional
         Groups (views) of columns, by number or name; every column is in one group. Each projection of an
         oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
-
+    trees_per_half : int or None
+        As in `hforest.stats.honest_counts`: 2 or more for `predict_interval`; samples of all classes are then
+        drawn alike.
     empty : "prune", "abstain", "uniform" or "prior"
         Treatment of leaves without samples, as in `hforest.tree.refit`. With "abstain" probabilities are
         means over the trees that vote.
@@ -226,6 +293,24 @@ class HonestForestClassifier(Classifier, _Honest):
         leaf = self.apply(X)
         p = self.forest_.value[tree_rows(self.forest_, leaf)].transpose(1, 0, 2)
         return np.where(p.any(axis=2, keepdims=True), p, np.nan).astype(p.dtype, copy=False)
+
+    def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
+        """Returns the probabilities of classes with standard errors and confidence intervals, in 0 to 1.
+
+        The fit needs `trees_per_half`. Other parameters: see `HonestForestClassifier.predict` and
+        `hforest.stats.confidence_intervals`.
+
+        Returns
+        -------
+        hforest.stats.ConfidenceIntervals of (n_samples, n_classes) arrays
+        """
+        check_is_fitted(self)
+        if self._draws[0].keywords.get("trees_per_half") is None:
+            raise ValueError(
+                "trees_per_half: expected an int in fit, got None; pass trees_per_half=2 and fit again"
+            )
+        intervals = self._intervals(X, coverage)
+        return intervals._replace(low=np.maximum(intervals.low, 0), high=np.minimum(intervals.high, 1))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -263,18 +348,8 @@ class HonestForestRegressor(ForestRegressor, _Honest):
         hforest.stats.ConfidenceIntervals
             (mean, standard_error, low, high, noise), of arrays of float64, (n_samples,) or (n_samples,
             n_outputs) each. Intervals are for means, not for single targets; see
-            `hforest.stats.confidence_intervals` for what they omit. Set `n_estimators` to several times the
-            number of training samples: a warning gives the number of samples with noise above 0.9.
+            `hforest.stats.confidence_intervals` for what they omit. Without `trees_per_half` set
+            `n_estimators` to several times the number of training samples: a warning gives the number of
+            samples with noise above 0.9.
         """
-        x = self._samples(X)
-        with self._computing():
-            intervals = stats.confidence_intervals(self.forest_, self.counts_, x, coverage=coverage)
-        n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
-        if n_noisy:
-            warnings.warn(
-                f"more than nine tenths of the variance is Monte Carlo bias for {n_noisy} of "
-                f"{len(intervals.mean)} samples, whose standard errors are unreliable; raise n_estimators",
-                UserWarning,
-                stacklevel=2,
-            )
-        return stats.ConfidenceIntervals(*(self._answers(a) for a in intervals))
+        return stats.ConfidenceIntervals(*(self._answers(a) for a in self._intervals(X, coverage)))

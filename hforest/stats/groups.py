@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import growth
-from ..core import check, supervised
+from ..core import check
 from ..core.aliases import ArrayLike, IntArray
+from ..core.bootstraps import numbered, row_groups
 from ..core.draws import permutation
 
 
@@ -33,14 +34,7 @@ class Groups(NamedTuple):
 
     def some(self, rows: IntArray) -> "Groups":
         """Returns the groups of some rows, ascending, which hold whole groups."""
-        return _numbered(self.of_row[rows])
-
-
-def _numbered(of_row: np.ndarray) -> Groups:
-    _, first, number = np.unique(of_row, return_index=True, return_inverse=True)
-    if len(first) == len(of_row):
-        return of_rows(len(of_row))
-    return Groups(number, first)
+        return Groups(*numbered(self.of_row[rows]))
 
 
 def of_rows(n: int) -> Groups:
@@ -50,21 +44,7 @@ def of_rows(n: int) -> Groups:
 
 def checked(name: str, groups: ArrayLike | None, n: int) -> Groups:
     """Returns the groups of n rows from a caller's array of numbers, names or other values; None: of rows."""
-    if groups is None:
-        return of_rows(n)
-    check.on_cpu(**{name: groups})
-    values = np.asarray(supervised.as_given(name, groups))
-    shape = f"shape (n_samples,) = ({n},)"
-    check.require(values.shape == (n,), name, shape, tuple(values.shape), "pass one for each row")
-    try:
-        found = _numbered(values)
-    except TypeError as error:
-        raise TypeError(f"{name}: expected numbers or texts, got {error}; pass values of one type") from None
-    check.require(
-        len(found.first) > 1, name, "at least two different values", len(found.first),
-        "pass the subject, or stratum, of each row",
-    )  # fmt: skip
-    return found
+    return of_rows(n) if groups is None else Groups(*row_groups(name, groups, n))
 
 
 def strata_of(strata: ArrayLike | None, n: int) -> IntArray | None:
@@ -85,13 +65,15 @@ class Orders:
         Labels or targets.
     """
 
-    def __init__(self, groups: Groups, strata: IntArray | None, y: np.ndarray) -> None:
+    def __init__(
+        self, groups: Groups, strata: IntArray | None, y: np.ndarray,
+        remedy: str = "pass the groups as strata, to permute labels within each",
+    ) -> None:  # fmt: skip
         self.groups = groups
         same = groups.same_in_groups(y)
         check.require(
             bool(same.all()), "groups", "one label, or target, in each group",
-            f"several in the group of row {int((~same).argmax())}",
-            "pass the groups as strata, to permute labels within each",
+            f"several in the group of row {int((~same).argmax())}", remedy,
         )  # fmt: skip
         self.stratum: IntArray | None = None
         if strata is not None:

@@ -7,12 +7,13 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, Draw, IntArray, Rng
-from ..core.draws import blocks, of_trees
+from ..core.draws import blocks, of_halves, of_trees
 from .groups import checked
 
 _DRAWS = {"fixed": 0.8, "bootstrap": 1.6}
 """How rows are drawn, with the number of draws by default: per row of a class, and per row."""
 _MOST_DRAWS = 100.0
+_HALF, _LAST = 0.5, np.uint64(2**64 - 1)
 _NEAR = 1e-9  # 0.8 * 5 is 4, whatever it is rounded to
 
 
@@ -36,6 +37,7 @@ def honest_counts(
     in_bag: float | None = None,
     structure_share: float = 0.5,
     groups: ArrayLike | None = None,
+    trees_per_half: int | None = None,
     first_tree: int = 0,
     rng: Rng = None,
 ) -> HonestCounts:
@@ -47,20 +49,25 @@ def honest_counts(
         Labels of any integer or bool dtype: each class is divided separately. Or the number of rows (for
         targets), which are divided as one class.
     n_trees : int
-        Number of trees, 1 to 2**20.
+        Number of trees, at least 1, at most 2**20.
     draw : "fixed" or "bootstrap"
         "fixed": each tree uses the same number of distinct rows of each class for its splits, and for its
         leaves. "bootstrap": rows are drawn with replacement. A share of the distinct rows of each class grows
         the splits, the others give the leaf values; each row counts as often as it was drawn.
     in_bag : float, optional
         With "fixed" the share of the rows of each class that a tree uses, above 0 and below 1; by default
-        0.8. With "bootstrap" the number of draws per row, above 0 and at most 100; by default 1.6.
+        0.8, or with trees_per_half 0.5, which is then the largest. With "bootstrap" the number of draws per
+        row, above 0 and at most 100; by default 1.6.
     structure_share : float
         Share of a tree's distinct rows that grow the splits, above 0 and below 1.
     groups : (n_samples,) array-like, optional
         Numbers or names of the groups of rows that belong together, such as measurements of one subject:
         groups are drawn in place of rows, with all their rows. If each has one label, each class is divided
         separately, otherwise all groups are one class.
+    trees_per_half : int, optional
+        With "fixed", 2 to 2**20: trees 0 to trees_per_half - 1 draw from one random half of the rows (of each
+        class, or of the groups), the next ones from another, and so on, for `confidence_intervals`. Pass the
+        number of rows as y.
     first_tree : int
         Number of the first tree, 0 or more: counts are for trees first_tree to first_tree + n_trees - 1,
         which is at most 2**20.
@@ -106,14 +113,25 @@ def honest_counts(
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     check.choice("draw", draw, tuple(_DRAWS))
     most = 1.0 if draw == "fixed" else _MOST_DRAWS
-    drawn = check.number("in_bag", _DRAWS[draw] if in_bag is None else in_bag, 0.0, most, open_low=True)
+    if trees_per_half is not None:
+        trees_per_half = check.integer("trees_per_half", trees_per_half, 2, check.MAX_TREES)
+        check.require(
+            draw == "fixed",
+            "trees_per_half",
+            'None with draw="bootstrap"',
+            trees_per_half,
+            'pass draw="fixed"',
+        )
+        most = _HALF
+    default = _DRAWS[draw] if trees_per_half is None else _HALF
+    drawn = check.number("in_bag", default if in_bag is None else in_bag, 0.0, most, open_low=True)
     share = check.number("structure_share", structure_share, 0.0, 1.0, open_low=True)
     seed = check.seed(rng)
     sizes = np.bincount(stratum)
     with check.memory("n_trees", "counts", 8 * n_trees * len(grouped.of_row)):
         counts = HonestCounts(*(np.zeros((n_trees, len(stratum)), np.int32) for _ in range(2)))
     if draw == "fixed":
-        _draw_fixed(stratum, sizes, drawn, share, seed, first_tree, counts)
+        _draw_fixed(stratum, sizes, drawn, share, seed, first_tree, counts, trees_per_half)
     else:
         _draw_bootstrap(stratum, drawn, share, seed, first_tree, counts)
     return HonestCounts(*map(grouped.spread, counts))
@@ -147,7 +165,14 @@ def fixed_sizes(sizes: IntArray, in_bag: float, share: float) -> tuple[IntArray,
 
 
 def _draw_fixed(
-    stratum: IntArray, sizes: IntArray, in_bag: float, share: float, seed: int, first: int, out: HonestCounts
+    stratum: IntArray,
+    sizes: IntArray,
+    in_bag: float,
+    share: float,
+    seed: int,
+    first: int,
+    out: HonestCounts,
+    trees_per_half: int | None = None,
 ) -> None:
     inside, structure = fixed_sizes(sizes, in_bag, share)
     fits = (structure > 0) & (structure < inside) & (inside < sizes)
@@ -161,10 +186,26 @@ def _draw_fixed(
     members = np.split(np.argsort(stratum, kind="stable"), np.cumsum(sizes)[:-1])
     for trees in blocks(len(out.structure), len(stratum)):
         drawn = of_trees(seed, first + trees[0], len(trees), len(stratum))
+        half = None if trees_per_half is None else (first + trees) // trees_per_half
         for rows, n_inside, n_structure in zip(members, inside, structure, strict=True):
-            order = rows[np.argsort(drawn[:, rows], axis=1, kind="stable")[:, :n_inside]]
+            words = drawn[:, rows]
+            if half is not None:
+                words = np.where(_halves(seed, half, len(stratum), rows), words >> np.uint64(1), _LAST)
+            order = rows[np.argsort(words, axis=1, kind="stable")[:, :n_inside]]
             out.structure[trees[:, None], order[:, :n_structure]] = 1
             out.leaf[trees[:, None], order[:, n_structure:]] = 1
+
+
+def _halves(seed: int, half: IntArray, n: int, rows: IntArray) -> np.ndarray:
+    """Returns (n_trees, len(rows)) bool: which of these of n rows are in the half of each tree.
+
+    half (n_trees,) are the numbers of the halves, ascending.
+    """
+    known = np.arange(half[0], half[-1] + 1)
+    order = np.argsort(of_halves(seed, int(half[0]), len(known), n)[:, rows], axis=1, kind="stable")
+    inside = np.zeros(order.shape, bool)
+    np.put_along_axis(inside, order[:, : len(rows) // 2], True, axis=1)
+    return inside[half - half[0]]
 
 
 def _draw_bootstrap(

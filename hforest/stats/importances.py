@@ -12,7 +12,7 @@ from ..core.draws import orders, permutation, seed_of
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
-from .groups import Groups, block_orders, checked
+from .groups import Groups, Orders, block_orders, checked
 from .permutation import split_rows
 from .problem import (
     Grower,
@@ -186,6 +186,11 @@ def _ufi(inside: Part, outside: Part) -> FloatArray:
     return np.where(both, (whole - left - right) / np.maximum(inside.root[:, 0], 1), 0.0)
 
 
+_SCALING = 20
+"""Permutations from which the deviations of importances are computed."""
+_MAX_EXCEED = 10
+"""Permutations end when this number of maxima reach the largest importance."""
+
 _GAINS = {"mdi_oob": _mdi_oob, "ufi": _ufi}
 
 
@@ -224,7 +229,8 @@ class ImportanceTest(NamedTuple):
     """(n_sets,) float64: `oob_importance` in a forest that also reads copies, summed over the features of a
     set; by "error" the mean increase of the error. NaN of sets that the screening left out."""
     null: FloatArray
-    """(n_sets, n_copies) float64: the importances of the copies; NaN likewise."""
+    """(n_sets, n_copies) float64: the importances of the copies; NaN likewise. With "max" those of the
+    permutations that were made."""
 
 
 def importance_test(
@@ -234,7 +240,7 @@ def importance_test(
     columns: ArrayLike | Sequence[ArrayLike] | None = None,
     by: Literal["mdi_oob", "ufi", "error"] = "mdi_oob",
     screen: int | None = None,
-    adjust: Literal["holm", "bh", "by"] = "holm",
+    adjust: Literal["holm", "bh", "by", "max"] = "holm",
     n_trees: int = 100,
     n_copies: int | None = None,
     groups: ArrayLike | None = None,
@@ -260,16 +266,18 @@ def importance_test(
     screen : int, optional
         Number of sets to test, for many sets: those of largest importance, by "mdi_oob", in a forest on half
         of the rows of each class. They are tested on the other rows; the p-values of the others are 1.
-    adjust : "holm", "bh" or "by"
-        Adjustment of the p-values: "holm" bounds the probability of any false rejection, "bh" and "by" the
-        false discovery rate, see Notes.
+    adjust : "holm", "bh", "by" or "max"
+        Adjustment of the p-values: "holm" and "max" bound the probability of any false rejection, "bh" and
+        "by" the false discovery rate, see Notes. "max" grows a forest for each of n_copies permutations of y
+        instead of copies, and tests all sets in the same forests; not with "error".
     n_copies : int, optional
         Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
-        the larger of 99 and ``20 n - 1``, where n sets are tested, so that an adjusted p-value can be 0.05.
+        the larger of 99 and ``20 n - 1``, where n sets are tested, so that an adjusted p-value can be 0.05;
+        with "max" 199.
     progress : callable or bool, optional
         Called as progress(done, n) after each of the n features or sets that are tested. If it returns False,
-        the result has the sets so far; with `screen` those that are missing have p-values of 1. True shows a
-        bar.
+        the result has the sets so far; with `screen` those that are missing have p-values of 1. With "max"
+        called after each forest of permuted labels; the p-values come from those so far. True shows a bar.
 
     Returns
     -------
@@ -305,7 +313,16 @@ def importance_test(
     half of the rows, but suits many sets, or sets of many columns, whose copies would take memory.
 
     Permuted labels (Altmann, Tolosi, Sander and Lengauer 2010) give valid p-values if no feature is relevant,
-    but not in general.
+    but not in general. "max" uses them for the decisions of all sets together (Westfall and Young 1993, the
+    step-down maximum): sets are sorted by importance, divided by its deviation in 20 forests of further
+    permutations. `adjusted` counts the permutations in which the largest importance, among a set and those
+    after it, reaches that of the set. With 10 of them after l permutations it is 10 / l (Besag and
+    Clifford 1991); permutations end when the first set has this many. If no set is relevant, any rejection
+    has at most the probability of the level, for any number of rows and any dependence of features. Beside
+    relevant sets that needs subset pivotality: the others must have the same joint distribution of
+    importances as if no set were relevant, or a smaller maximum. Features that depend on relevant ones do not
+    satisfy that. `p_value` is of each set alone, approximate if permutations ended; `null` has those that
+    were made.
 
     Holm 1979: the k-th smallest of m p-values, counted from 0, is multiplied by m - k, and is at least the
     previous one. Then the probability of any false rejection among all sets is at most the level, under any
@@ -320,11 +337,12 @@ def importance_test(
     rows.
 
     With `groups` copies swap the rows of groups of equal size, and forests draw groups; not with "error".
+    "max" permutes the labels of groups, each of which has one.
 
     Ties, such as features without a split, count as larger. Cost: for each set that is tested a forest on
     n_features features and n_copies copies of the set; with "error" one forest, and n_copies predictions of
     half of the rows per set. Without `screen` time and memory grow with the square of the number of features
-    and copies: 2,000 features need it.
+    and copies: 2,000 features need it, or "max", whose cost is that of at most 21 + n_copies forests.
 
     Examples
     --------
@@ -344,10 +362,15 @@ def importance_test(
     rows, n_features = dense_rows(data), data.samples.shape[1]
     sets = supervised.column_sets(columns, n_features)
     check.choice("by", by, (*_GAINS, "error"))
-    adjusted_by = _ADJUSTMENTS[check.choice("adjust", adjust, tuple(_ADJUSTMENTS))]
+    check.choice("adjust", adjust, (*_ADJUSTMENTS, "max"))
+    of_labels = adjust == "max"
+    check.require(
+        by != "error" or not of_labels, "by", '"mdi_oob" or "ufi" with adjust="max"', '"error"',
+        'pass by="mdi_oob"',
+    )  # fmt: skip
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_tested = len(sets) if screen is None else check.integer("screen", screen, 1, len(sets))
-    most = max(99, 20 * n_tested - 1)
+    most = 199 if of_labels else max(99, 20 * n_tested - 1)
     n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
     check_grower(grow, data.target, "bootstrap", "rng")
     seed = check.seed(rng)
@@ -358,9 +381,12 @@ def importance_test(
     if screen is not None:
         tested, data, rows, grouped = _screened(data, rows, grouped, sets, n_tested, n_trees, grow, seed)
     settings = (data, rows, [sets[i] for i in tested], n_trees, n_copies, grow, progress, seed)
-    observed, null = _rises(*settings) if by == "error" else _beside_copies(by, grouped, *settings)
-    p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
-    result = ImportanceTest(p, adjusted_by(p, n_tested), observed, null)
+    if of_labels:
+        result = _of_permuted_labels(by, grouped, *settings)
+    else:
+        observed, null = _rises(*settings) if by == "error" else _beside_copies(by, grouped, *settings)
+        p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
+        result = ImportanceTest(p, _ADJUSTMENTS[adjust](p, n_tested), observed, null)
     if screen is None:
         return result
     untested = (1.0, 1.0, np.nan, np.nan)
@@ -442,6 +468,55 @@ def _rises(
     )  # fmt: skip
     mean = rise.mean(axis=1)
     return mean, mean[:, None] - rise
+
+
+def _of_permuted_labels(
+    by: str, groups: Groups, data: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int,
+    n_draws: int, grow: Grower | None, progress: Progress, seed: int,
+) -> ImportanceTest:  # fmt: skip
+    """Returns p-values of sets, each alone and adjusted by the maximum, from forests of permuted labels."""
+    labels = Orders(groups, None, data.target.y, 'pass adjust="holm", which permutes features')
+
+    def importances(number: int) -> FloatArray:
+        """Returns (n_sets,) importances in the forest of a permutation; 0 is the order of the data."""
+        target = rows_of(data.target, labels.order(seed, number) if number else slice(None))
+        of_draw = seed_of(seed, number)
+        counts = groups.bootstrap_counts(n_trees, of_draw)
+        check.require(
+            (counts == 0).any(), "n_trees", "trees with out-of-bag rows", "none",
+            "grow more trees, or pass more rows",
+        )  # fmt: skip
+        forest = grown(grow, data.samples, target, n_trees, bootstrap=counts, rng=of_draw)
+        mean = importance_of(forest, tree.apply(forest, rows), target, counts, _GAINS[by]).mean
+        return np.array([mean[some].sum() for some in sets])
+
+    observed = importances(0)
+    order, scale = np.arange(len(sets)), np.ones(len(sets))
+    alone, exceed, ended = np.zeros((3, len(sets)), np.int64)
+    scaling: list[FloatArray] = []
+    null: list[FloatArray] = []
+    with reporting(progress, _SCALING + n_draws, "permutation") as report:
+        for number in range(1, 1 + _SCALING + n_draws):
+            drawn = importances(number)
+            if number <= _SCALING:
+                scaling.append(drawn)
+                square = np.mean(np.square(scaling), axis=0)
+                scale = np.sqrt((square + square.mean()) / 2)
+                scale = np.where(scale > 0, scale, 1.0)
+                order = np.argsort(-observed / scale, kind="stable")
+            else:
+                null.append(drawn)
+                alone += reached(observed, drawn[:, None])[:, 0]
+                largest = np.maximum.accumulate((drawn / scale)[order][::-1])[::-1]
+                exceed += reached((observed / scale)[order], largest[:, None])[:, 0]
+                ended[(exceed == _MAX_EXCEED) & (ended == 0)] = len(null)
+            if ended[0] or not report(number):
+                break
+    p = np.where(ended > 0, _MAX_EXCEED / np.maximum(ended, 1), (1 + exceed) / (1 + len(null)))
+    adjusted = np.empty(len(sets))
+    adjusted[order] = np.maximum.accumulate(p)
+    of_sets = np.reshape(null, (len(null), len(sets))).T
+    return ImportanceTest((1 + alone) / (1 + len(null)), adjusted, observed, of_sets)
 
 
 def _holm(p: FloatArray, n: int) -> FloatArray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task, Weighting
+from ..core.bootstraps import of_groups
 from ..tree import Forest
 from .honest import HonestCounts
 from .problem import applied, members, outputs, sums_of_leaves
@@ -33,6 +34,7 @@ def posterior(
     task: Task = "classification",
     n_classes: int | None = None,
     weighting: Weighting = "counts",
+    groups: ArrayLike | None = None,
 ) -> Posterior:
     """Returns out-of-bag posteriors of an honest forest, and the number of trees that vote for each row.
 
@@ -53,6 +55,8 @@ def posterior(
     weighting : "counts" or "shares"
         "counts" sums the rows in the leaves of all trees and normalises once, so leaves with more rows have
         more weight. "shares" averages the class shares, or means, of the leaves.
+    groups : (n_samples,) array-like of int or str, optional
+        As in `hforest.tree.out_of_bag`: trees that use no row of a group vote for its rows.
 
     Returns
     -------
@@ -90,7 +94,9 @@ def posterior(
     if sample_weight is not None:
         weight = supervised.sample_weight(sample_weight, target.y)
         weight, _ = supervised.scaled_weight(weight, target.targets, weight.dtype, n)
-    return posterior_of(forest, leaf, target, checked_counts(counts, n_trees, n), weighting, weight)
+    drawn = checked_counts(counts, n_trees, n)
+    used = None if groups is None else of_groups(np.maximum(drawn.structure, drawn.leaf), groups)
+    return posterior_of(forest, leaf, target, drawn, weighting, weight, used)
 
 
 def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> HonestCounts:
@@ -112,13 +118,19 @@ def posterior_of(
     counts: HonestCounts,
     weighting: Weighting,
     weight: FloatArray | None = None,
+    used: IntArray | None = None,
 ) -> Posterior:
-    """Returns `posterior` from the leaves of the rows, without checks."""
+    """Returns `posterior` from the leaves of the rows, without checks.
+
+    used (n_trees, n_samples) is above 0 where a tree does not vote; by default where it uses the row.
+    """
+    if used is None:
+        used = np.maximum(counts.structure, counts.leaf)
     of_leaf = sums_of_leaves(forest, leaf, counts.leaf, outputs(target), weight)
     filled = of_leaf[:, :1] > 0
     if weighting == "shares":
         of_leaf = np.divide(of_leaf, of_leaf[:, :1], out=np.zeros_like(of_leaf), where=filled)
-    voter = members(forest, leaf, (counts.structure == 0) & (counts.leaf == 0))
+    voter = members(forest, leaf, used == 0)
     sums = voter @ of_leaf
     total = sums[:, :1]
     p = np.divide(sums[:, 1:], total, out=np.full(sums[:, 1:].shape, np.nan), where=total > 0)

@@ -70,8 +70,8 @@ def gradients(
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
     grad_x, thresholds, run = np.empty_like(like, shape=x_shape, order="C"), None, cast(Any, hinge.kernels)
     if trusted:
-        margin, windows = variant["margin"], variant["windows"]
-        hinge.kernels.check_changed(grad_y, weights.dtype, features, x_shape, margin=margin, windows=windows)
+        words = {name: variant[name] for name in ("margin", "windows")}
+        hinge.kernels.check_changed(grad_y, weights.dtype, features, x_shape, **words, vertex=route[2])
     else:  # the gradient reads no value of thresholds, nor of an x that is None
         thresholds, run = np.empty_like(like, shape=vertices, order="C"), hinge
         x = np.empty_like(like, shape=x_shape, order="C") if x is None else x

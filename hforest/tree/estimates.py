@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.bootstraps import of_groups
 from .forest import Forest, trusted
 from .walks import apply, predict
 
@@ -20,7 +21,9 @@ class Interval(NamedTuple):
     """(n_samples, n_outputs) float64."""
 
 
-def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
+def out_of_bag(
+    forest: Forest, x: ArrayLike, counts: ArrayLike, *, groups: ArrayLike | None = None
+) -> FloatArray:
     """Returns predictions for the samples of the growth, each by the trees that did not draw it.
 
     Parameters
@@ -33,11 +36,14 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
         How often each tree drew each sample: the array that was passed as `bootstrap`, or
         ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the int that was passed as rng, and for a
         range of trees its first_tree.
+    groups : (n_samples,) array-like of numbers or texts, optional
+        Numbers or names of groups, such as subjects: a sample is predicted by the trees that drew no sample
+        of its group. Counts that are drawn by groups imply it.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
-        Means of leaf values; NaN for a sample that every tree drew.
+        Means of leaf values; NaN for a sample that every tree drew, or its group.
 
     Notes
     -----
@@ -58,7 +64,8 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     forest = trusted(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
-    return out_of_bag_values(forest, leaf, supervised.in_bag_counts("counts", counts, n_trees, n))
+    in_bag = supervised.in_bag_counts("counts", counts, n_trees, n)
+    return out_of_bag_values(forest, leaf, of_groups(in_bag, groups))
 
 
 def prediction_intervals(

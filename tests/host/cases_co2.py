@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+import hforest
 from hforest import co2
 from hforest.co2 import StumpSettings
 
@@ -36,16 +37,33 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     }
 
 
-def _forest(squared: bool, scale: float, dtype: type) -> dict[str, np.ndarray]:
+def _data(squared: bool, scale: float, dtype: type) -> tuple[np.ndarray, np.ndarray, str]:
     rng = np.random.default_rng(1)
     x = scaled(rng.normal(size=(14, 4)) if scale else rng.integers(-9, 10, (14, 4)), scale, dtype)
     y = rng.normal(size=(14, 2)).astype(dtype) if squared else rng.integers(0, 3, 14, np.int32)
-    task = "regression" if squared else "classification"
+    return x, y, "regression" if squared else "classification"
+
+
+def _forest(squared: bool, scale: float, dtype: type) -> dict[str, np.ndarray]:
+    x, y, task = _data(squared, scale, dtype)
     forest = co2.grow(
         x, y, 1, lr=0.1, max_rounds=1, stump=StumpSettings(tau=1, min_steps=1), min_samples_oblique=9,
         max_depth=2, task=task, standardize=bool(scale), rng=0,
     )  # fmt: skip
     return forest._asdict()
+
+
+def refined(squared: bool, dtype: type) -> dict[str, np.ndarray]:
+    """Returns two trees that are refined, with validation samples, and their bounds."""
+    x, y, task = _data(squared, 1, dtype)
+    history: list[list[float]] = []
+    forest = hforest.grow(x, y, 2, max_depth=3, task=task, rng=0)
+    stump = StumpSettings(tau=1, batch_size=9, min_steps=1)
+    forest = co2.refine(
+        forest, x, y, lr=0.5, max_rounds=2, stump=stump, sample_weight=np.arange(14) % 4, task=task,
+        validation=(x[:6], y[:6]), history=history, rng=0,
+    )  # fmt: skip
+    return {**forest._asdict(), "history": np.array(history)}
 
 
 def cases(dtype: type) -> Iterator[Case]:
@@ -58,4 +76,5 @@ def cases(dtype: type) -> Iterator[Case]:
             )
     for squared in (False, True):
         yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, 1, dtype))
+        yield Case(f"refined squared={squared}", lambda q=squared: refined(q, dtype))
     yield Case("forest of small numbers", lambda: _forest(False, 0, dtype))

@@ -1,12 +1,14 @@
-"""Runs a fault: `python -m host.fault NAME SANITIZER`, a kernel of faults/gpu.cu, or one in growth."""
+"""Runs a fault: `python -m host.fault NAME SANITIZER`, a kernel of faults/gpu.cu, or one in growth or co2."""
 
 import sys
+from functools import partial
 from unittest import mock
 
 import numpy as np
 
 from hforest.core import launch
 
+from .cases_co2 import refined
 from .cases_growth import counted_bins, small_nodes
 from .compiler import HERE, host_compiler
 
@@ -26,20 +28,37 @@ IN_SMALL = {
     "no_barrier_between_merges": (MERGED, MERGED.removesuffix("        __syncthreads();\n")),
 }
 """Likewise of the kernel that grows small nodes."""
+LARGEST = "atomicMin(f.first_at_split + found.split, (int)r);\n    }\n    __syncthreads();\n"
+LEADS = "f.changed[r] = f.first_in_leaf[f.leaf[r]] == r ? f.leaf[r] : -1;\n    }\n    __syncthreads();\n"
+IN_REFINE = {
+    "no_barrier_behind_largest_terms": (LARGEST, LARGEST.removesuffix("    __syncthreads();\n")),
+    "no_barrier_behind_sums_of_a_batch": (LEADS, LEADS.removesuffix("    __syncthreads();\n")),
+    "marks_without_atomics": (
+        "atomicMin(f.first_in_leaf + found.leaf, (int)r);", "f.first_in_leaf[found.leaf] = (int)r;",
+    ),
+}  # fmt: skip
+"""Likewise of the kernels that refine trees."""
+
+IN_CODE = {
+    **{name: ("growth", counted_bins, change) for name, change in IN_GROWTH.items()},
+    **{name: ("growth", small_nodes, change) for name, change in IN_SMALL.items()},
+    **{name: ("co2", partial(refined, False), change) for name, change in IN_REFINE.items()},
+}
+"""The subpackage, a call of its kernels, the text and what is in its place."""
 
 
 def main(name: str, sanitize: str) -> None:
-    if name not in IN_GROWTH | IN_SMALL:
+    if name not in IN_CODE:
         a = np.zeros(8192, np.float32)
         with host_compiler(sanitize):
             launch.launch(HERE / "faults", name, a.dtype, a.size // 128 + 1, (a, a.size))
     else:
-        old, new = (IN_GROWTH | IN_SMALL)[name]
+        subpackage, call, (old, new) = IN_CODE[name]
         sound = launch.source
-        assert sound(launch.PACKAGE / "growth").count(old) == 1
+        assert sound(launch.PACKAGE / subpackage).count(old) == 1
         changed = mock.patch.object(launch, "source", lambda folder: sound(folder).replace(old, new))
         with host_compiler(sanitize), changed:
-            (counted_bins if name in IN_GROWTH else small_nodes)(np.float32)
+            call(np.float32)
     print(f"{name} ran to its end")
 
 

@@ -12,6 +12,7 @@
 #if HF_VECTORS
 /* The bodies of 64 bytes in the instructions that every processor has. */
 #define ROUTE_FERN wide_fern_f32
+#define LEVELS wide_levels_f32
 #define REAL float
 #define WORD int32_t
 #define REALS hf_f32x16
@@ -20,9 +21,11 @@
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST HF_LEAST
 #include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN wide_fern_f64
+#define LEVELS wide_levels_f64
 #define REAL double
 #define WORD int64_t
 #define REALS hf_f64x8
@@ -31,6 +34,7 @@
 #define BYTES 64
 #define CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST HF_LEAST
 #include "hinge/cpu/simd/route_body.h"
 #endif
 
@@ -68,7 +72,8 @@ static double get(const void *array, int itemsize, ptrdiff_t i) {
     return itemsize == 4 ? ((const float *)array)[i] : ((const double *)array)[i];
 }
 
-/* Routes one sample by Lay et al. 2018, Alg. 3, and returns whether leaf, margin and vertex are the given ones. */
+/* Routes one sample by Lay et al. 2018, Alg. 3, and returns whether leaf, margin and vertex are the given ones; if vertex
+   is negative, whether leaf and absolute margin are. */
 static int is_route(
     const double *x, const double *t, const int32_t *f, int depth, int fern, int leaf, double margin, int vertex) {
     double lowest = x[f[0]] - t[0];
@@ -79,6 +84,7 @@ static int is_route(
         bits = 2 * bits + (r > 0);
         at = fern ? at + 1 : 2 * at + (r > 0) + 1;
     }
+    if (vertex < 0) return leaf == bits && margin == fabs(lowest) && !signbit(margin);
     return leaf == bits && vertex == nearest && margin == lowest && signbit(margin) == signbit(lowest);
 }
 
@@ -113,6 +119,11 @@ static int agree(hf_router route, int itemsize, int kind, int depth, int n_featu
         same &= is_route(
             kind == ROW ? x : x + i * n_features, t + first, f + first, depth, kind == FERN, leaf[i],
             get(margin, itemsize, i), vertex[i]);
+    }
+    if (kind != ROW) {
+        route(&trees, input, leaf, margin, NULL);
+        for (i = 0; i < n; ++i)
+            same &= is_route(x + i * n_features, t, f, depth, kind == FERN, leaf[i], get(margin, itemsize, i), -1);
     }
     compared += n;
     free(x), free(t), free(offsets), free(f), free(input), free(thresholds), free(margin), free(leaf), free(vertex);

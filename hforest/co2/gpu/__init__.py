@@ -1,6 +1,7 @@
-"""Surrogates, oblique stumps, and trees of stumps on a GPU; the kernels are in gpu.cu.
+"""Surrogates, oblique stumps, trees of stumps and their refinement on a GPU; the kernels are in gpu.cu.
 
-One block fits a stump. Trees grow level by level, as in `growth`: one launch fits the stumps of a level.
+One block fits a stump. Trees grow level by level, as in `growth`: one launch fits the stumps of a level. One
+block takes the steps of a tree that `refine` has.
 """
 
 from pathlib import Path
@@ -11,18 +12,20 @@ import numpy as np
 from ...core.aliases import Array
 from ...core.dispatch import array_module, to_numpy
 from ...core.launch import launch, launch_each, numbers
+from ...core.philox import keys, philox
 from ...growth.bins import Bins
 from ...growth.gpu.builder import grow_trees
 from ...growth.gpu.candidates import ColumnSource, columns_of, sides, task_of
 from ...growth.gpu.structs import NodeEntries, no_node_entries
 from ...growth.trees import Batch, Objective
-from .. import checks
+from .. import checks, whole_trees
 
 PACKAGE = Path(__file__).parent.parent
 READS_WINDOWS = False
 
 LANES, CHUNK = numbers("co2/fit.h", "HF_LANES", "HF_CHUNK")
 (BLOCK,) = numbers("co2/gpu/gpu.cu", "BLOCK")
+N_STATES, NO_SAMPLE = numbers("co2/gpu/trees.cuh", "N_STATES", "NO_SAMPLE")
 
 
 # Structs of gpu.cu, which describes their members. Another one is Schedule of descent.py.
@@ -67,6 +70,42 @@ class Choice(NamedTuple):
     taken: Array
     n_left: Array
     gain: Array
+
+
+class Trees(NamedTuple):
+    """Trees that are refined."""
+
+    first_split: Array
+    first_leaf: Array
+    child: Array
+    w: Array
+    theta: Array
+    value: Array
+    v: Array
+    best_w: Array
+    slope: Array
+    speed: Array
+    best_theta: Array
+    table: Array
+    sums: Array
+    low: Array
+    high: Array
+    state: Array
+    first_at_split: Array
+    first_in_leaf: Array
+    order: Array
+    leaf: Array
+    sample: Array
+    split: Array
+    moved: Array
+    changed: Array
+    factor: Array
+    n_trees: int
+    n_splits: int
+    n_leaves: int
+    width: int
+    n: int
+    batch: int
 
 
 class _Terms(NamedTuple):
@@ -239,3 +278,62 @@ def grow(
     columns = ColumnSource(columns_of(bins, max_features))
     stumps = _Stumps(columns, x, labels, targets, schedule)
     grow_trees(task_of(objective, x.dtype), stumps, objective.sample_weight, batch)
+
+
+def _trees(a: whole_trees.Trees, samples: Samples, batch: int) -> Trees:
+    """Returns trees on the device of samples, with their workspace."""
+    xp, real, n, n_outputs = array_module(samples.x), a.w.dtype, samples.n, samples.n_outputs
+    n_trees, of_w, of_theta = len(a.first_split) - 1, a.w.shape, a.theta.shape
+    of_batch, of_bounds = (n_trees, batch), (n_trees, n_outputs)
+    first_split, first_leaf, child, w, theta, value = map(xp.asarray, a)
+    sample, split, moved, changed = (xp.empty(of_batch, np.int32) for _ in range(4))
+    return Trees(
+        first_split, first_leaf, child, w, theta, value,
+        v=xp.zeros(of_w, real), best_w=xp.empty(of_w, real), slope=xp.zeros(of_w, real),
+        speed=xp.zeros(of_theta), best_theta=xp.empty(of_theta), table=xp.empty(of_theta),
+        sums=xp.empty((len(theta) + n_trees, n_outputs + 1)), low=xp.empty(of_bounds),
+        high=xp.empty(of_bounds), state=xp.zeros((n_trees, N_STATES)),
+        first_at_split=xp.full(len(w), NO_SAMPLE, np.int32),
+        first_in_leaf=xp.full(len(theta), NO_SAMPLE, np.int32), order=xp.empty((n_trees, n), np.int32),
+        leaf=xp.empty((n_trees, n), np.int32), sample=sample, split=split, moved=moved, changed=changed,
+        factor=xp.empty(of_batch, real), n_trees=n_trees, n_splits=len(w), n_leaves=len(theta),
+        width=w.shape[1], n=n, batch=batch,
+    )  # fmt: skip
+
+
+def refine(
+    trees: whole_trees.Trees, samples: checks.Samples, judge: checks.Samples | None, schedule: Any, seed: int,
+    first_tree: int, history: Array,
+) -> None:  # fmt: skip
+    """Writes w, theta and the values of the leaves of some trees, and the bounds of each to its history.
+
+    The trees and history are on the host. first_tree: number of the first of these trees in its forest.
+    """
+    x, n_outputs = samples.x, trees.theta.shape[1]
+    xp, s = array_module(x), _samples(samples, None, n_outputs)
+    t = _trees(trees, s, min(schedule.batch, s.n))
+    key = xp.array([keys(philox(seed, first_tree + m, 0))[0] for m in range(t.n_trees)], np.uint64)
+    bounds = xp.asarray(history)
+
+    def sum_leaves() -> None:
+        launch_each(PACKAGE, "find_leaves", x.dtype, t.n_trees * t.n, (s, t))
+        launch_each(PACKAGE, "sum_leaves", x.dtype, t.sums.size, (s, t))
+
+    launch_each(PACKAGE, "start_splits", x.dtype, t.n_splits, (t, schedule.nu))
+    launch_each(PACKAGE, "shuffle_samples", x.dtype, t.n_trees, (t, key))
+    sum_leaves()
+    launch_each(PACKAGE, "start_leaves", x.dtype, t.n_leaves, (s, t, schedule.smooth))
+    launch_each(PACKAGE, "start_bounds", x.dtype, t.low.size, (s, t))
+    summed = [(s, 0)] if judge is None else [(s, 0), (_samples(judge, None, n_outputs), 1)]
+    parts = [xp.empty((t.n_trees, -(-a.n // CHUNK))) for a, _ in summed]
+    for round_ in range(schedule.max_rounds + 1):
+        for (a, of_losses), part in zip(summed, parts, strict=True):
+            arguments = a, t, of_losses, part.shape[1], part
+            launch(PACKAGE, "tree_bounds", x.dtype, part.size, arguments, threads=BLOCK)
+        judged = parts[1] if judge is not None else xp.empty((t.n_trees, 0))
+        rounds = s, t, schedule, round_, key, parts[0], parts[0].shape[1], judged, judged.shape[1], bounds
+        launch(PACKAGE, "tree_rounds", x.dtype, t.n_trees, rounds, threads=BLOCK)
+    sum_leaves()
+    launch_each(PACKAGE, "values_of_leaves", x.dtype, t.n_leaves, (s, t))
+    for to, made in ((trees.w, t.w), (trees.theta, t.theta), (trees.value, t.value), (history, bounds)):
+        to[:] = to_numpy(made)

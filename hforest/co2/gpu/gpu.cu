@@ -1,6 +1,6 @@
-// Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads compute a product w.x, one per lane
-// of the reference. Sums over samples are those of chunks of HF_CHUNK samples, each in its order, added in their order, so
-// results are bit-identical to it.
+// Surrogates and oblique stumps (Norouzi et al. 2015, section 4); trees.cuh has whole trees. Sixteen threads compute a
+// product w.x, one per lane of the reference. Sums over samples are those of chunks of HF_CHUNK samples, each in its
+// order, added in their order, so results are bit-identical to it.
 // fit_stumps is one block per stump: its warps make 249,000 accesses in sequence in the job co2.fit_stump of
 // bench/gpu_counts.py. A stump of 20,000 samples of 256 features took 132 ms, where 16 CPU cores take 11.
 
@@ -253,6 +253,11 @@ __device__ static double surrogate_of(const Samples &s, const Workspace &r, real
     return value;
 }
 
+// Returns the factor that moves a w of this |w|**2 into the ball |w|**2 <= nu.
+__device__ static real inside(double square, double nu) {
+    return (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
+}
+
 // Projects w onto the ball |w|**2 <= nu (Alg. 1, lines 15 and 16).
 __device__ static void project(const Samples &s, const Workspace &r, double nu, double *squares) {
     if (threadIdx.x < LANES) {
@@ -267,7 +272,7 @@ __device__ static void project(const Samples &s, const Workspace &r, double nu, 
     }
     const double square = squares[0];
     if (square > nu) {
-        const real factor = (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
+        const real factor = inside(square, nu);
         for (size j = threadIdx.x; j < width_of(s); j += BLOCK) r.w[j] = r.w[j] * factor;
     }
     __syncthreads();
@@ -484,17 +489,12 @@ extern "C" __global__ void stump_sides(
 ) {
     const size i = thread_number(), n_features = s.n_features;
     if (i >= s.n) return;
-    size low = 0, high = nodes.n_nodes;
-    while (high - low > 1) {
-        const size middle = (low + high) / 2;
-        if (nodes.begin[middle] <= i) low = middle;
-        else high = middle;
-    }
-    const real *own = w + low * (n_features + 1), *row = s.x + row_of(s, i) * n_features;
+    const size node = part_with(nodes.begin, nodes.n_nodes, i);
+    const real *own = w + node * (n_features + 1), *row = s.x + row_of(s, i) * n_features;
     double sum = 0;
     for (size j = 0; j < n_features; ++j)
         if (own[j] != 0) sum += (double)own[j] * (double)row[j];
-    right[i] = (real)sum > limit[low];
+    right[i] = (real)sum > limit[node];
 }
 
 // The choice for a node: its stump if both sides are large enough, else the univariate split. If the chosen split
@@ -546,3 +546,7 @@ extern "C" __global__ void take_stumps(
         break;
     }
 }
+
+// --------------------------------------------------------------------------------------- whole trees
+
+#include "co2/gpu/trees.cuh"

@@ -146,6 +146,10 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
         run_margin_backward(b, <const double*> start_of(x))
 
 
+cdef inline Py_ssize_t _words(Py_ssize_t n_bits) noexcept nogil:
+    return (n_bits + 63) // 64
+
+
 cdef Py_ssize_t _list_bytes(
     const unsigned char* seen, Py_ssize_t n_slots, int64_t offset, Py_ssize_t capacity, int64_t* rows
 ) noexcept nogil:
@@ -161,17 +165,24 @@ cdef Py_ssize_t _list_bytes(
 
 
 cdef Py_ssize_t _list_bits(
-    const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows
+    uint64_t* seen, uint64_t* some, Py_ssize_t n_some, int64_t offset, int64_t* rows
 ) noexcept nogil:
-    # Writes offset + the position of each set bit, in ascending order; returns the number of values written.
-    cdef Py_ssize_t word, i = 0
-    cdef uint64_t left
-    for word in range(n_words):
-        left = seen[word]
-        while left:
-            rows[i] = offset + 64 * word + hf_lowest_bit(left)
-            left &= left - 1
-            i += 1
+    # Writes offset + the position of each set bit of `seen`, in ascending order; returns the number of values
+    # written. The bits of `some` (n_some,) say which words of `seen` are not 0; all are 0 afterwards.
+    cdef Py_ssize_t at, word, i = 0
+    cdef uint64_t left, words
+    for at in range(n_some):
+        words = some[at]
+        some[at] = 0
+        while words:
+            word = 64 * at + hf_lowest_bit(words)
+            words &= words - 1
+            left = seen[word]
+            seen[word] = 0
+            while left:
+                rows[i] = offset + 64 * word + hf_lowest_bit(left)
+                left &= left - 1
+                i += 1
     return i
 
 
@@ -179,12 +190,14 @@ cdef void _touched_group(
     const int32_t[:, :] index, Py_ssize_t n_slots, Py_ssize_t first, bint by_bytes, unsigned char* seen,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    # Writes the rows of tree m from m * capacity on, and their number to start[m + 1].
-    cdef Py_ssize_t n_words = (n_slots + 63) // 64, n_samples = index.shape[0], n_trees = index.shape[1], s, j
-    cdef Py_ssize_t start_s = 0, stop, slot
+    # Writes the rows of tree m from m * capacity on, and their number to start[m + 1]. Bits are 0 before.
+    cdef Py_ssize_t n_words = _words(n_slots), n_some = _words(n_words), n_samples = index.shape[0], s, j
+    cdef Py_ssize_t n_trees = index.shape[1], start_s = 0, stop, slot, word
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first), capacity = rows.shape[0] // n_trees
     cdef uint64_t* bits = <uint64_t*> seen
-    memset(seen, 0, count * (n_slots if by_bytes else n_words * 8))
+    cdef uint64_t* some = bits + GROUP * n_words
+    if by_bytes:
+        memset(seen, 0, count * n_slots)
     while start_s < n_samples:
         # Few samples at a time: their cache lines stay in L1 while the trees of the group read them.
         stop = min(start_s + TOGETHER, n_samples)
@@ -196,7 +209,10 @@ cdef void _touched_group(
             else:
                 for s in range(start_s, stop):
                     slot = index[s, first + j]
-                    bits[j * n_words + (slot >> 6)] |= (<uint64_t> 1) << (slot & 63)
+                    word = slot >> 6
+                    if n_some > 1 and bits[j * n_words + word] == 0:
+                        some[j * n_some + (word >> 6)] |= (<uint64_t> 1) << (word & 63)
+                    bits[j * n_words + word] |= (<uint64_t> 1) << (slot & 63)
         start_s = stop
     for j in range(first, first + count):
         if by_bytes:
@@ -204,7 +220,12 @@ cdef void _touched_group(
                 seen + (j - first) * n_slots, n_slots, j * n_slots, capacity, &rows[j * capacity]
             )
         else:
-            start[j + 1] = _list_bits(bits + (j - first) * n_words, n_words, j * n_slots, &rows[j * capacity])
+            if n_some == 1:
+                some[j - first] = ~<uint64_t> 0 >> (64 - n_words)
+            start[j + 1] = _list_bits(
+                bits + (j - first) * n_words, some + (j - first) * n_some, n_some, j * n_slots,
+                &rows[j * capacity],
+            )
 
 
 cdef void _touched(
@@ -240,10 +261,10 @@ def touched(index, n_slots, start, rows):
         found = np.unique(index + first[: index.shape[1]])
         rows[: len(found)], start[...] = found, np.searchsorted(found, first)
         return
-    # One byte or one bit per slot, for each tree of a group.
+    # For each tree of a group one byte per slot; or one bit per slot, and one per word of them, if many.
     by_bytes = n_slots <= min(BYTE_SLOTS, BYTES_EACH * index.shape[0])
-    n_bytes = n_slots if by_bytes else (n_slots + 63) // 64 * 8
-    seen = np.empty((threads_for(index.size), GROUP * n_bytes), np.uint8)
+    n_bytes = n_slots if by_bytes else 8 * (_words(n_slots) + _words(_words(n_slots)))
+    seen = np.zeros((threads_for(index.size), GROUP * n_bytes), np.uint8)
     start_watch(&watch)
     _touched(index, n_slots, by_bytes, seen, start, rows, &watch)
     raise_interrupt(&watch)

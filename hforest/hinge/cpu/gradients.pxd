@@ -37,6 +37,7 @@ cdef extern from "hinge/cpu/visits.h" nogil:
         Py_ssize_t n, n_outputs, step
         double divisor
         const int32_t* leaf
+        const int32_t* place
         const void* margin
         const void* grad_y
         const void* weights

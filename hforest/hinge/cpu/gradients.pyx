@@ -5,6 +5,9 @@ In each tree, a sample adds |r| G to the sums of its leaf and writes its slope s
 subtracted from the sum of its vertex. Then threads take samples, and add the slopes to grad_x in the order of
 the trees. Sums over samples run in float64 in the order of the samples; each element is computed by one
 thread.
+
+Sparse gradients of far fewer samples than leaves have sums only for the rows that samples touch, so that
+their time does not depend on the number of leaves.
 """
 
 import numpy as np
@@ -34,22 +37,28 @@ cdef enum:
     AHEAD = 8             # trees between the prefetch of their slopes and their use
     TILE = 64             # samples whose slopes are read together, a multiple of SAMPLES
     STRETCH = 1024        # samples whose routes in a group are transposed together: fits in L2
+    LEAVES_EACH = 4       # leaves per sample, above which only touched ones may have sums
     MAX_SUMS = 1 << 13    # sums per tree, up to which those of a group stay in L2
+    MANY_SUMS = 1 << 16   # sums per tree, above which those of touched rows alone are faster
 
 
 # How a call is executed. With one stretch of samples a tree is finished before the next, which uses the same
 # sums; with several stretches, each tree of a group has its own sums.
 cdef struct Plan:
     int path, threads, workers
-    Py_ssize_t group, stretch, step, n_sets, n_sums, bytes
+    Py_ssize_t group, stretch, step, n_sets, n_leaves, n_sums, bytes
+    int bits              # of a number of `table`; 0: all leaves have sums
     hf_watch* watch
 
 
 # Workspace of one thread. Sums and marks are 0 between trees.
 cdef struct Workspace:
-    double* sums          # (n_sets, n_leaves * n_outputs + n_vertices)
+    double* sums          # (n_sets, n_sums): plan.n_leaves rows of leaves, then those of vertices
     Columns columns       # routes of `stretch` samples
-    unsigned char* seen   # (n_leaves,)
+    unsigned char* seen   # (n_leaves,); as the next ones NULL where it is not used
+    int32_t* table        # (2**bits,)
+    int32_t* leaf_place   # (n_samples,)
+    int32_t* vertex_place
 
 
 cdef Columns load_columns(
@@ -90,6 +99,7 @@ cdef void _visit_single(const hf_visits* a, real* slope) noexcept nogil:
     cdef const real* g = <const real*> a.grad_y
     cdef const real* w = <const real*> a.weights
     cdef const int32_t* leaf = a.leaf
+    cdef const int32_t* place = a.place
     cdef double* total = a.total
     cdef Py_ssize_t n, step = a.step
     cdef double grad, r, divisor = a.divisor
@@ -97,7 +107,7 @@ cdef void _visit_single(const hf_visits* a, real* slope) noexcept nogil:
         if a.next_leaf != NULL:
             _prefetch_next(a, n, sizeof(real))
         grad, r = g[n * step], margin[n]
-        total[leaf[n]] += fabs(r) * grad
+        total[place[n]] += fabs(r) * grad
         slope[n] = <real> _signed((<double> w[leaf[n]] * grad + 0.0) / divisor, r)
 
 
@@ -127,7 +137,7 @@ cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogi
             _prefetch_next(a, n, n_outputs * sizeof(real))
         r = margin[n]
         w = <const real*> a.weights + a.leaf[n] * n_outputs
-        total = a.total + a.leaf[n] * n_outputs
+        total = a.total + a.place[n] * n_outputs
         for i in range(LANES):
             lane[i] = 0
         k = 0
@@ -191,6 +201,32 @@ cdef void _take_all(
             take_row(path, total + at * n_outputs, n_outputs, divisor, grad + at * n_outputs)
 
 
+cdef inline uint32_t _hashed(int64_t row, int bits) noexcept nogil:
+    # Returns a number of `bits` bits: row times 2**32 over the golden ratio, its highest bits.
+    return <uint32_t> (<uint32_t> row * <uint32_t> 0x9E3779B9) >> (32 - bits)
+
+
+cdef void _find_places(
+    const int64_t* rows, Py_ssize_t n_rows, int64_t first, const int32_t* index, Py_ssize_t n, int32_t* table,
+    int bits, int32_t* place,
+) noexcept nogil:
+    # Writes the places (n,) of first + index (n,) among distinct rows (n_rows,), by a hash table (2**bits,)
+    # of at least twice as many entries. A number that is not there gets some place.
+    cdef uint32_t mask = (<uint32_t> 1 << bits) - 1, at
+    cdef Py_ssize_t i
+    memset(table, 255, sizeof(int32_t) << bits)
+    for i in range(n_rows):
+        at = _hashed(rows[i] - first, bits)
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = <int32_t> i
+    for i in range(n):
+        at = _hashed(index[i], bits)
+        while table[at] >= 0 and rows[table[at]] != first + index[i]:
+            at = (at + 1) & mask
+        place[i] = max(table[at], 0)
+
+
 cdef void _take_some(
     double* total, const int64_t* start, const int64_t* rows, Py_ssize_t first, Py_ssize_t n_outputs,
     double divisor, real* grad, int path,
@@ -202,14 +238,17 @@ cdef void _take_some(
 
 
 cdef void _take_tree(
-    const Gradients* a, Py_ssize_t m, const Workspace* w, double* sums, const int32_t* leaf,
-    const int32_t* vertex, Py_ssize_t n, real* by_leaf, int path,
+    const Gradients* a, const Plan* plan, Py_ssize_t m, const Workspace* w, double* sums, const int32_t* leaf,
+    const int32_t* vertex, Py_ssize_t n, real* by_leaf,
 ) noexcept nogil:
     # Writes the gradients of tree m; by_leaf is a.grad_weights.
     cdef Py_ssize_t n_leaves = a.forest.n_leaves, n_vertices = a.forest.n_vertices
     cdef Py_ssize_t n_outputs = a.forest.n_outputs
-    cdef double* by_vertex = sums + n_leaves * n_outputs
+    cdef double* by_vertex = sums + plan.n_leaves * n_outputs
     cdef real* grad_thresholds = <real*> a.grad_thresholds
+    cdef const int64_t* of_leaf = a.leaf_start + m
+    cdef const int64_t* of_vertex = a.vertex_start + m
+    cdef int path = plan.path
     if a.leaf_rows == NULL:
         _take_all(
             sums, leaf, n, n_leaves, n_outputs, a.divisor, w.seen, by_leaf + m * n_leaves * n_outputs, path
@@ -218,8 +257,14 @@ cdef void _take_tree(
             by_vertex, vertex, n, n_vertices, 1, 1, w.seen, grad_thresholds + m * n_vertices, path
         )
         return
-    _take_some(sums, a.leaf_start + m, a.leaf_rows, m * n_leaves, n_outputs, a.divisor, by_leaf, path)
-    _take_some(by_vertex, a.vertex_start + m, a.vertex_rows, m * n_vertices, 1, 1, grad_thresholds, path)
+    if plan.bits:
+        take_row(
+            path, sums, (of_leaf[1] - of_leaf[0]) * n_outputs, a.divisor, by_leaf + of_leaf[0] * n_outputs
+        )
+        take_row(path, by_vertex, of_vertex[1] - of_vertex[0], 1, grad_thresholds + of_vertex[0])
+        return
+    _take_some(sums, of_leaf, a.leaf_rows, m * n_leaves, n_outputs, a.divisor, by_leaf, path)
+    _take_some(by_vertex, of_vertex, a.vertex_rows, m * n_vertices, 1, 1, grad_thresholds, path)
 
 
 cdef void _run_group(
@@ -230,6 +275,9 @@ cdef void _run_group(
     cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m
     cdef Columns columns
     cdef double* sums
+    cdef const int32_t* vertex
+    cdef const int32_t* vertex_place
+    cdef const int64_t* rows
     cdef int64_t n_steps = 0
     cdef hf_visits visits
     visits.n_outputs, visits.divisor, visits.n_next = n_outputs, a.divisor, 1
@@ -243,7 +291,20 @@ cdef void _run_group(
                 return
             m = first + j
             sums = w.sums + (j if plan.n_sets > 1 else 0) * plan.n_sums
-            visits.leaf = columns.leaf + j * columns.step
+            visits.leaf = visits.place = columns.leaf + j * columns.step
+            vertex = vertex_place = columns.vertex + j * columns.step
+            if plan.bits:
+                rows = a.leaf_start + m
+                _find_places(
+                    a.leaf_rows + rows[0], rows[1] - rows[0], m * a.forest.n_leaves, visits.leaf, n, w.table,
+                    plan.bits, w.leaf_place,
+                )
+                rows = a.vertex_start + m
+                _find_places(
+                    a.vertex_rows + rows[0], rows[1] - rows[0], m * a.forest.n_vertices, vertex, n, w.table,
+                    plan.bits, w.vertex_place,
+                )
+                visits.place, vertex_place = w.leaf_place, w.vertex_place
             visits.margin = <const real*> columns.margin + j * columns.step
             visits.grad_y = <const real*> a.grad_y + start * visits.step + (0 if a.shared else m * n_outputs)
             visits.weights = <const real*> a.forest.weights + m * a.forest.n_leaves * n_outputs
@@ -255,15 +316,11 @@ cdef void _run_group(
                 visits.next_rows[0] = <const real*> visits.weights + a.forest.n_leaves * n_outputs
             visit_samples(plan.path, &visits, slopes + m * n_samples + start)
             add_slopes(
-                columns.vertex + j * columns.step, slopes + m * n_samples + start, n,
-                sums + a.forest.n_leaves * n_outputs,
+                vertex_place, slopes + m * n_samples + start, n, sums + plan.n_leaves * n_outputs
             )
             if start + n == n_samples:
                 # After several stretches there are more samples than leaves: columns need not hold them all.
-                _take_tree(
-                    a, m, w, sums, visits.leaf, columns.vertex + j * columns.step, n, <real*> a.grad_weights,
-                    plan.path,
-                )
+                _take_tree(a, plan, m, w, sums, visits.leaf, vertex, n, <real*> a.grad_weights)
         start += n
 
 
@@ -314,7 +371,13 @@ cdef Plan _plan(const Gradients* a) noexcept nogil:
         plan.group //= 2
     # Threads without a group get no workspace.
     plan.workers = <int> min(<Py_ssize_t> plan.threads, (n_trees + plan.group - 1) // plan.group)
-    plan.n_sums = n_leaves * a.forest.n_outputs + a.forest.n_vertices
+    plan.n_leaves, plan.n_sums = n_leaves, n_leaves * a.forest.n_outputs + a.forest.n_vertices
+    plan.bits = 0
+    if a.leaf_rows != NULL and plan.n_sums > MANY_SUMS and LEAVES_EACH * a.n_samples < n_leaves:
+        plan.n_leaves, plan.n_sums = a.n_samples, a.n_samples * (a.forest.n_outputs + 1)
+        plan.bits = 1
+        while <Py_ssize_t> 1 << plan.bits < 2 * a.n_samples:
+            plan.bits += 1
     # With many samples, routes are transposed one stretch at a time, so that they stay in L2. This pays only
     # if the sums of a group, which the next stretch uses again, stay in L2 too.
     plan.stretch = max(<Py_ssize_t> STRETCH, n_leaves)
@@ -322,29 +385,36 @@ cdef Plan _plan(const Gradients* a) noexcept nogil:
         plan.stretch = a.n_samples
     plan.n_sets = GROUP if plan.stretch < a.n_samples else 1
     plan.step = column_step(&a.route, plan.stretch)
-    plan.bytes = (
-        aligned(plan.n_sets * plan.n_sums * 8) + aligned(n_leaves)
-        + 2 * aligned(GROUP * plan.step * 4) + aligned(GROUP * plan.step * 8)
-    )
+    plan.bytes = aligned(plan.n_sets * plan.n_sums * 8)
+    plan.bytes += 2 * aligned(GROUP * plan.step * 4) + aligned(GROUP * plan.step * 8)
+    if plan.bits:
+        plan.bytes += aligned(4 << plan.bits) + 2 * aligned(4 * a.n_samples)
+    else:
+        plan.bytes += aligned(n_leaves)
     return plan
 
 
-cdef Workspace _workspace(const Plan* plan, Py_ssize_t n_leaves, unsigned char* start) noexcept nogil:
+cdef Workspace _workspace(const Plan* plan, unsigned char* start) noexcept nogil:
     cdef Workspace w
     cdef Py_ssize_t size = aligned(GROUP * plan.step * 4)
-    cdef Py_ssize_t n_sums = aligned(plan.n_sets * plan.n_sums * 8)
     w.columns.step = plan.step
-    w.sums, w.seen = <double*> start, start + n_sums
-    start += n_sums + aligned(n_leaves)
+    w.sums = <double*> start
+    start += aligned(plan.n_sets * plan.n_sums * 8)
     w.columns.leaf, w.columns.vertex = <int32_t*> start, <int32_t*> (start + size)
     w.columns.margin = start + 2 * size
+    start += 2 * size + aligned(GROUP * plan.step * 8)
+    w.seen, w.table, w.leaf_place, w.vertex_place = start, NULL, NULL, NULL
+    if plan.bits:
+        w.seen, w.table = NULL, <int32_t*> start
+        start += aligned(4 << plan.bits)
+        w.leaf_place, w.vertex_place = <int32_t*> start, <int32_t*> (start + aligned(4 * plan.n_leaves))
     return w
 
 
 cdef void _run_groups(
     const Gradients* a, const Plan* plan, Py_ssize_t unit, unsigned char* scratch, real* slopes
 ) noexcept nogil:
-    cdef Workspace w = _workspace(plan, a.forest.n_leaves, scratch)
+    cdef Workspace w = _workspace(plan, scratch)
     _run_group(a, plan, unit * plan.group, &w, slopes)
 
 

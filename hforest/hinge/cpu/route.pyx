@@ -210,11 +210,12 @@ cdef void _route_group(
 
     x      IN (n, n_features)
     tiles  IN (n_tiles, n_features, HF_TILE), read only in TILES
-    group  OUT the routes
+    group  OUT the routes; if call has none, leaves and margins, of whose signs nothing is expected
     """
     cdef const Forest* forest = &call.forest
     cdef Py_ssize_t at = first * forest.n_vertices, n_features = call.n_features, j, s = 0
     cdef real* margin = <real*> group.margin
+    cdef bint least = call.route.leaf == NULL
     cdef hf_trees trees
     trees.depth, trees.n_vertices, trees.count = forest.depth, forest.n_vertices, <int> group.n_trees
     trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
@@ -242,7 +243,8 @@ cdef void _route_group(
         s = 0
         while s < group.n:
             plan.router(
-                &trees, tiles + s * n_features, group.leaf + at + s, margin + at + s, group.vertex + at + s
+                &trees, tiles + s * n_features, group.leaf + at + s, margin + at + s,
+                NULL if least else group.vertex + at + s,
             )
             s += HF_TILE
 

@@ -295,7 +295,7 @@ cdef void _step_group(
         visits.next_leaf = columns.leaf + (j + 1) * columns.step if j + 1 < count else NULL
         visits.next_rows[0] = <const real*> a.forest.weights + row
         visits.next_rows[1], visits.next_rows[2] = <real*> a.weights.m + row, <real*> a.weights.v + row
-        visits.leaf = columns.leaf + j * columns.step
+        visits.leaf = visits.place = columns.leaf + j * columns.step
         visits.margin = <const real*> columns.margin + j * columns.step
         vertex = columns.vertex + j * columns.step
         visits.weights = <const real*> a.forest.weights + (first + j) * a.forest.n_leaves * n_outputs

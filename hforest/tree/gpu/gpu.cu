@@ -104,17 +104,6 @@ extern "C" __global__ void leaf_means(
     y[i] = (real)(total / (double)n_trees);
 }
 
-// Returns the tree of node `at`.
-__device__ static inline size tree_of(const size *tree_start, size n_trees, size at) {
-    size low = 0, high = n_trees;
-    while (high - low > 1) {
-        const size middle = (low + high) / 2;
-        if (tree_start[middle] <= at) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
 // Returns whether node v of a tree with n_nodes nodes can have the children `to` and `to + 1`.
 __device__ static inline bool is_below(size v, size to, size n_nodes) { return v < to && to < n_nodes - 1; }
 
@@ -122,7 +111,7 @@ __device__ static inline bool is_below(size v, size to, size n_nodes) { return v
 extern "C" __global__ void count_parents(Forest f, int *n_parents) {
     const size at = thread_number();
     if (at >= f.n_nodes || f.feature[at] == -1) return;
-    const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree], to = f.left[at];
+    const size tree = part_with(f.tree_start, f.n_trees, at), root = f.tree_start[tree], to = f.left[at];
     if (!is_below(at - root, to, f.tree_start[tree + 1] - root)) return;
     atomicAdd(&n_parents[root + to], 1);
     atomicAdd(&n_parents[root + to + 1], 1);
@@ -130,7 +119,7 @@ extern "C" __global__ void count_parents(Forest f, int *n_parents) {
 
 // Returns the number of the first fault of node `at`, or 0; reference.py lists the faults.
 __device__ static inline int fault(const Forest &f, const int *n_parents, size at) {
-    const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree];
+    const size tree = part_with(f.tree_start, f.n_trees, at), root = f.tree_start[tree];
     const size n_nodes = f.tree_start[tree + 1] - root, v = at - root;
     const size feature = f.feature[at], to = f.left[at];
     const int of_parents = v == 0 || n_parents[at] == 1 ? 0 : n_parents[at] ? 7 : 8;

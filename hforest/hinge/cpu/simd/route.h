@@ -37,7 +37,8 @@ HF_INLINE size_t hf_feature(const hf_trees *trees, int32_t feature) {
 }
 
 /* Writes leaf, margin (float or double) and vertex: of the HF_TILE samples of a tile in one tree or fern, or of one row
-   in `count` trees, where HF_WALKS elements of each are written. */
+   in `count` trees, where HF_WALKS elements of each are written. For a tile vertex may be NULL;
+   margin is then the absolute one. */
 typedef void (*hf_router)(const hf_trees *trees, const void *x, int32_t *leaf, void *margin, int32_t *vertex);
 
 #if HF_VECTORS
@@ -58,10 +59,12 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 
 /* Compilers select NEON's and AVX-512's blend instruction for this expression, but not AVX2's. */
 #define HF_CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
+#define HF_LEAST(a, b) ((REALS)HF_CHOOSE((WORDS)((a) < (b)), (WORDS)(a), (WORDS)(b)))
 
 #define ROUTE_TILE hf_route_tile_f32_vector
 #define ROUTE_ROW hf_route_row_f32_vector
 #define ROUTE_FERN hf_route_fern_f32_vector
+#define LEVELS hf_levels_f32_vector
 #define FINISH hf_finish_f32_vector
 #define WALK hf_walk_f32_vector
 #define REAL float
@@ -72,11 +75,13 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 16
 #define CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST HF_LEAST
 #include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_TILE hf_route_tile_f64_vector
 #define ROUTE_ROW hf_route_row_f64_vector
 #define ROUTE_FERN hf_route_fern_f64_vector
+#define LEVELS hf_levels_f64_vector
 #define FINISH hf_finish_f64_vector
 #define WALK hf_walk_f64_vector
 #define REAL double
@@ -87,6 +92,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 16
 #define CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST HF_LEAST
 #include "hinge/cpu/simd/route_body.h"
 
 #if HF_X86
@@ -94,6 +100,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define ROUTE_TILE hf_route_tile_f32_avx2
 #define ROUTE_ROW hf_route_row_f32_avx2
 #define ROUTE_FERN hf_route_fern_f32_avx2
+#define LEVELS hf_levels_f32_avx2
 #define FINISH hf_finish_f32_avx2
 #define WALK hf_walk_f32_avx2
 #define REAL float
@@ -104,11 +111,13 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
+#define LEAST(a, b) ((REALS)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_TILE hf_route_tile_f64_avx2
 #define ROUTE_ROW hf_route_row_f64_avx2
 #define ROUTE_FERN hf_route_fern_f64_avx2
+#define LEVELS hf_levels_f64_avx2
 #define FINISH hf_finish_f64_avx2
 #define WALK hf_walk_f64_avx2
 #define REAL double
@@ -119,9 +128,11 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 32
 #define CODE HF_AVX2_CODE
 #define CHOOSE(mask, a, b) ((WORDS)_mm256_blendv_epi8((__m256i)(b), (__m256i)(a), (__m256i)(mask)))
+#define LEAST(a, b) ((REALS)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN hf_route_fern_f32_avx512
+#define LEVELS hf_levels_f32_avx512
 #define REAL float
 #define WORD int32_t
 #define REALS hf_f32x16
@@ -130,9 +141,11 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST(a, b) ((REALS)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #include "hinge/cpu/simd/route_body.h"
 
 #define ROUTE_FERN hf_route_fern_f64_avx512
+#define LEVELS hf_levels_f64_avx512
 #define REAL double
 #define WORD int64_t
 #define REALS hf_f64x8
@@ -141,6 +154,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #define BYTES 64
 #define CODE HF_AVX512_CODE
 #define CHOOSE HF_CHOOSE
+#define LEAST(a, b) ((REALS)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 #include "hinge/cpu/simd/route_body.h"
 
 #endif /* HF_X86 */

@@ -1,25 +1,32 @@
 /* Vector bodies of Lay et al. 2018, Alg. 3, for one element type and one vector width. simd/route.h defines
 
    ROUTE_TILE, ROUTE_ROW, ROUTE_FERN   names of the functions
-   FINISH, WALK                        names of functions of these
+   FINISH, WALK, LEVELS                names of functions of these
    REAL, WORD                          the element, and the integer of its size
    REALS, WORDS, INTS                  vectors of BYTES / sizeof(REAL) REALs, WORDs and int32
    BYTES, CODE                         width of a vector; the instruction set for the compiler
-   CHOOSE(m, a, b)                     a where the mask m is all ones, b where it is 0 */
+   CHOOSE(m, a, b)                     a where the mask m is all ones, b where it is 0
+   LEAST(a, b)                         a where a < b, otherwise b */
 
 #define LANES ((int)(BYTES / sizeof(REAL)))
 #define VECTORS (HF_WALKS / LANES)
 #define MAGNITUDE ((WORD)(((uint64_t)1 << (8 * sizeof(REAL) - 1)) - 1))
 
-/* Strict comparison: of equal margins, the one nearest the root is kept. */
-#define CLOSER(r, s) ((WORDS)((REALS)((WORDS)(r) & MAGNITUDE) < (REALS)((WORDS)(s) & MAGNITUDE)))
+#define ABSOLUTE(r) ((REALS)((WORDS)(r) & MAGNITUDE))
 
-/* Updates the least margin of vector i, and its level. */
+/* Strict comparison: of equal margins, the one nearest the root is kept. */
+#define CLOSER(r, s) ((WORDS)(ABSOLUTE(r) < ABSOLUTE(s)))
+
+/* Updates the least margin of vector i, and its level. If the level is not wanted, the least absolute margin. */
 #define MEET(r, number)                                                                 \
     do {                                                                                \
-        const WORDS closer_ = CLOSER(r, lowest[i]);                                     \
-        lowest[i] = (REALS)CHOOSE(closer_, (WORDS)(r), (WORDS)lowest[i]);               \
-        met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);                  \
+        if (wanted) {                                                                   \
+            const WORDS closer_ = CLOSER(r, lowest[i]);                                 \
+            lowest[i] = (REALS)CHOOSE(closer_, (WORDS)(r), (WORDS)lowest[i]);           \
+            met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);              \
+        } else {                                                                        \
+            lowest[i] = LEAST(ABSOLUTE(r), lowest[i]);                                  \
+        }                                                                               \
     } while (0)
 
 /* Writes a vector to an address of any alignment. */
@@ -38,10 +45,11 @@
 
    margins      IN of each level and walk
    at           IN the heap indices of the leaves
-   lowest, met  IN the least margin above level `start`, and its level */
+   lowest, met  IN the least margin above level `start`, and its level
+   wanted       whether vertices are written, too; otherwise margins are absolute */
 CODE HF_INLINE void FINISH(
     const int depth, int start, const REAL (*margins)[HF_WALKS], const WORD *at, REALS *lowest, WORDS *met,
-    int32_t *leaf, REAL *margin, int32_t *vertex) {
+    int32_t *leaf, REAL *margin, int32_t *vertex, const int wanted) {
     int i, level;
     for (level = start; level < depth; ++level)
         for (i = 0; i < VECTORS; ++i) {
@@ -53,16 +61,17 @@ CODE HF_INLINE void FINISH(
         const WORDS end = *(const WORDS *)(at + i * LANES);
         const WORDS nearest = ((end + 1) >> (depth - met[i])) - 1, number = end + 1 - ((WORD)1 << depth);
         STORE(margin + i * LANES, lowest[i]);
-        STORE(vertex + i * LANES, __builtin_convertvector(nearest, INTS));
+        if (wanted) STORE(vertex + i * LANES, __builtin_convertvector(nearest, INTS));
         STORE(leaf + i * LANES, __builtin_convertvector(number, INTS));
     }
 }
 
 /* Routes the HF_TILE samples of a tile in one tree, HF_WALKS side by side to hide the latency of loads. The first two
    levels are vectors of candidates. Below, samples are at different vertices: each walks alone and stores its margins,
-   which are compared as vectors afterwards. With `owned` the features are those of offsets. */
+   which are compared as vectors afterwards. With `owned` the features are those of offsets; `wanted` as in FINISH. */
 CODE HF_INLINE void WALK(
-    const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex, const int owned) {
+    const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex, const int owned,
+    const int wanted) {
     const REAL *t = (const REAL *)tree->thresholds;
     const int32_t *features = tree->features;
     const uint32_t mask = tree->mask;
@@ -80,10 +89,12 @@ CODE HF_INLINE void WALK(
             WORDS place;
             lowest[i] = COLUMN(0) - t[0];
             met[i] = (WORDS){0};
-            place = 1 - (WORDS)(lowest[i] > (REALS){0});
+            const WORDS turn = (WORDS)(lowest[i] > (REALS){0});
+            if (!wanted) lowest[i] = ABSOLUTE(lowest[i]);
+            place = 1 - turn;
             if (depth > 1) {
                 const REALS left = COLUMN(1) - t[1], right = COLUMN(2) - t[2];
-                const REALS r = (REALS)CHOOSE(lowest[i] > (REALS){0}, (WORDS)right, (WORDS)left);
+                const REALS r = (REALS)CHOOSE(turn, (WORDS)right, (WORDS)left);
                 MEET(r, 1);
                 place = place + place + 1 - (WORDS)(r > (REALS){0});
             }
@@ -97,16 +108,20 @@ CODE HF_INLINE void WALK(
                 at[u] = 2 * at[u] + 1 + (r > 0);
             }
         for (u = 0; u < HF_WALKS; ++u) ends[u] = (WORD)at[u];
-        FINISH(depth, 2, margins, ends, lowest, met, leaf + s, (REAL *)margin + s, vertex + s);
+        FINISH(depth, 2, margins, ends, lowest, met, leaf + s, (REAL *)margin + s, vertex + s, wanted);
     }
 }
 
 CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
     HF_COUNT("hinge", __func__);
-    if (tree->offsets)
-        WALK(tree, tile, leaf, margin, vertex, 1);
+    if (vertex && tree->offsets)
+        WALK(tree, tile, leaf, margin, vertex, 1, 1);
+    else if (vertex)
+        WALK(tree, tile, leaf, margin, vertex, 0, 1);
+    else if (tree->offsets)
+        WALK(tree, tile, leaf, margin, leaf, 1, 0);
     else
-        WALK(tree, tile, leaf, margin, vertex, 0);
+        WALK(tree, tile, leaf, margin, leaf, 0, 0);
 }
 
 /* Routes one sample in `count` trees side by side. Walks beyond the last tree repeat that tree; their results are not
@@ -135,14 +150,14 @@ CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf
         lowest[i] = *(const REALS *)(margins[0] + i * LANES);
         met[i] = (WORDS){0};
     }
-    FINISH(depth, 1, margins, ends, lowest, met, leaf, (REAL *)margin, vertex);
+    FINISH(depth, 1, margins, ends, lowest, met, leaf, (REAL *)margin, vertex, 1);
 }
 #endif
 
 /* Routes the HF_TILE samples of a tile in one fern. A level has the same decision for all samples, so it reads one
    column of the tile. */
-CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
-    HF_COUNT("hinge", __func__);
+CODE HF_INLINE void LEVELS(
+    const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex, const int wanted) {
     const REAL *t = (const REAL *)tree->thresholds;
     const int32_t *features = tree->features;
     const uint32_t mask = tree->mask;
@@ -156,6 +171,7 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
             lowest[i] = COLUMN(0) - t[0];
             met[i] = (WORDS){0};
             bits[i] = -(WORDS)(lowest[i] > (REALS){0});
+            if (!wanted) lowest[i] = ABSOLUTE(lowest[i]);
         }
         for (int level = 1; level < tree->depth; ++level)
             for (i = 0; i < VECTORS; ++i) {
@@ -165,16 +181,25 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
             }
         for (i = 0; i < VECTORS; ++i) {
             STORE((REAL *)margin + s + i * LANES, lowest[i]);
-            STORE(vertex + s + i * LANES, __builtin_convertvector(met[i], INTS));
+            if (wanted) STORE(vertex + s + i * LANES, __builtin_convertvector(met[i], INTS));
             STORE(leaf + s + i * LANES, __builtin_convertvector(bits[i], INTS));
         }
     }
+}
+
+CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
+    HF_COUNT("hinge", __func__);
+    if (vertex)
+        LEVELS(tree, tile, leaf, margin, vertex, 1);
+    else
+        LEVELS(tree, tile, leaf, margin, leaf, 0);
 }
 
 #undef LANES
 #undef VECTORS
 #undef MAGNITUDE
 #undef CLOSER
+#undef ABSOLUTE
 #undef MEET
 #undef STORE
 #undef COLUMN
@@ -182,6 +207,7 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
 #undef ROUTE_TILE
 #undef ROUTE_ROW
 #undef ROUTE_FERN
+#undef LEVELS
 #undef FINISH
 #undef WALK
 #undef REALS
@@ -192,3 +218,4 @@ CODE static void ROUTE_FERN(const hf_trees *tree, const void *tile, int32_t *lea
 #undef BYTES
 #undef CODE
 #undef CHOOSE
+#undef LEAST

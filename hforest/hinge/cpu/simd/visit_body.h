@@ -15,7 +15,7 @@ HF_AVX2_CODE HF_INLINE hf_f64 NAME(slopes)(hf_f64 s, hf_f64 r) {
 /* One output, with the gradients of the samples contiguous. */
 HF_AVX2_CODE static void NAME(visit_single)(const hf_visits *a, REAL *slope) {
     const ptrdiff_t n = a->n;
-    const int32_t *leaf = a->leaf, *next = a->next_leaf;
+    const int32_t *leaf = a->leaf, *place = a->place, *next = a->next_leaf;
     const REAL *margin = (const REAL *)a->margin, *g = (const REAL *)a->grad_y, *w = (const REAL *)a->weights;
     double *total = a->total;
     const double divisor = a->divisor;
@@ -31,11 +31,11 @@ HF_AVX2_CODE static void NAME(visit_single)(const hf_visits *a, REAL *slope) {
         hf_f64 s = of * by + 0.0;
         if (divisor != 1) s /= divisor;
         NARROW(slope + i, NAME(slopes)(s, r));
-        for (int k = 0; k < 4; ++k) total[leaf[i + k]] += size[k];
+        for (int k = 0; k < 4; ++k) total[place[i + k]] += size[k];
     }
     for (; i < n; ++i) {
         const double r = margin[i], by = g[i], s = ((double)w[leaf[i]] * by + 0.0) / divisor;
-        total[leaf[i]] += fabs(r) * by;
+        total[place[i]] += fabs(r) * by;
         slope[i] = r != 0 ? (REAL)(s * copysign(1.0, r)) : 0;
     }
 }
@@ -45,7 +45,7 @@ HF_AVX2_CODE static void NAME(visit)(const hf_visits *a, void *slope_) {
     const ptrdiff_t count = a->n, n_outputs = a->n_outputs, step = a->step;
     const ptrdiff_t fours = n_outputs & ~(ptrdiff_t)3, row_bytes = n_outputs * sizeof(REAL);
     const int two = n_outputs >> 1 & 1, one = n_outputs & 1, odd = fours >> 2 & 1;
-    const int32_t *leaf = a->leaf, *next = a->next_leaf;
+    const int32_t *leaf = a->leaf, *place = a->place, *next = a->next_leaf;
     const REAL *g = (const REAL *)a->grad_y, *margin = (const REAL *)a->margin, *weights = (const REAL *)a->weights;
     double *totals = a->total;
     const double divisor = a->divisor;
@@ -62,9 +62,8 @@ HF_AVX2_CODE static void NAME(visit)(const hf_visits *a, void *slope_) {
                 HF_PREFETCH(row + row_bytes - 1);
             }
         const double r = margin[n], size = fabs(r);
-        const ptrdiff_t first = leaf[n] * n_outputs;
-        const REAL *w = weights + first;
-        double *total = totals + first;
+        const REAL *w = weights + leaf[n] * n_outputs;
+        double *total = totals + place[n] * n_outputs;
         /* Element k is added to lane k mod 8: lanes 0 to 3 are `low`, 4 to 7 `high`; `more` has the last 1 to 3. */
         hf_f64 low = {0}, high = {0};
         ptrdiff_t k = 0;
