@@ -1,5 +1,5 @@
-# Functions of series.h, and the same of arrays: n numbers a (IN) and out (OUT), which may be one array. The caller has
-# entered the floating-point state of a new process.
+# Functions of series.h, and the same of arrays: n numbers a (IN) and out (OUT), which may be one array. The
+# caller has entered the floating-point state of a new process.
 
 cdef extern from "core/series.h" nogil:
     double hf_exp(double a)

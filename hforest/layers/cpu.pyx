@@ -102,7 +102,8 @@ cdef void _shift(
 cdef void _divide(
     const int32_t[::1] labels, Py_ssize_t first, Py_ssize_t count, double* p, double* total, real[:, ::1] grad
 ) noexcept nogil:
-    # Writes the sums of exponentials p to `total`, and to grad their shares minus 1 at the labels, by n_samples.
+    # Writes the sums of exponentials p to `total`, and to grad their shares minus 1 at the labels, divided by
+    # n_samples.
     cdef Py_ssize_t i, k, n = grad.shape[1]
     cdef double n_samples = grad.shape[0], sum, share
     cdef real* row

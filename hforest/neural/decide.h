@@ -40,7 +40,6 @@ typedef BITS T(bits) __attribute__((vector_size(LANES * sizeof(REAL))));
 typedef INTS T(ints) __attribute__((vector_size(LANES * sizeof(REAL))));
 #endif
 
-
 CODE HF_BOTH T(vec) T(all)(REAL a) {
 #if LANES == 1
     return a;
