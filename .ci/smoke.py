@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hforest
 from hforest import demo, hinge, tabular, tree
+from hforest.__main__ import main
 
 assert not any(map(shutil.which, ("cc", "gcc", "clang")))
 home = Path(hforest.__file__).parent
@@ -34,4 +35,5 @@ tabular.save("model.npz", model)
 assert tabular.predict(tabular.load("model.npz"), digits.x_test).shape == (len(digits.x_test), 10)
 x, (thresholds, features, weights) = digits.x_test, hinge.init(5, 4, 64, outputs=10, rng=0)
 assert hinge.forward(x, thresholds, features, weights, aggregate="sum").shape == (len(x), 10)
+assert main(["verify"]) == 0
 print(f"hforest {hforest.__version__} works in {home}")

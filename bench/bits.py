@@ -18,6 +18,7 @@ import numpy as np
 from bits_forests import digits
 from digests import Results, Task, make_task
 
+from hforest import _verify
 from hforest.core import machine
 
 
@@ -36,6 +37,7 @@ def results() -> Results:
             for name, value in part(task):
                 yield f"{np.dtype(dtype).name} {name}", value
     yield from digits()
+    yield from ((f"verify {name}", value) for name, value in _verify.results())
 
 
 def main() -> int:

@@ -25,8 +25,9 @@ examples:
   python -m hforest --data people.csv --target income --save model.npz    your own table
   python -m hforest predict model.npz new.csv --out predicted.csv         its predictions for other rows
   python -m hforest export model.npz model.h                              the model in C, or as model.onnx
+  python -m hforest verify                        whether results have the same bits on this machine
 
-`python -m hforest predict --help` and `python -m hforest export --help` describe the last two. Tables are CSV
+`python -m hforest predict --help` and so on describe the last three. Tables are CSV
 (also .gz), Parquet, or .npz archives with arrays x and y. Settings of --set are, with their defaults:
 n_trees=100 depth=10 n_features=100 n_kernels=0 (5x5 convolutions of square images instead of inner products)
 optimizer=adam (or adagrad) lr=0.005 (on the digits 0.04, adagrad 0.05) lr_half_life=0 (on the digits 250)
@@ -85,9 +86,16 @@ EXPORT: Options = {
     "--name": ("beginning of the names in the header (that of the file)", {"metavar": "NAME"}),
     "--force": PREDICT["--force"],
 }  # fmt: skip
+VERIFY: Options = {
+    "--list": ("print the hashes of this machine, as lines of hforest/digests.txt", FLAG),
+}  # fmt: skip
 COMMANDS: dict[str, tuple[str, Options]] = {
     "predict": ("Print, or write to a file, what a model predicts for rows.", PREDICT),
     "export": ("Write a model of a table for programs without Python.", EXPORT),
+    "verify": (
+        "Compare hashes of results on this machine with those of the package; exit status 1 if one differs.",
+        VERIFY,
+    ),
 }
 """Commands besides training: what they do, and their options."""
 
@@ -204,6 +212,10 @@ def main(arguments: list[str] | None = None) -> int:
 def work(arguments: list[str] | None) -> int:
     """Runs the command without the handling of standard streams in `main`."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.kind == "verify":
+        from . import _verify
+
+        return _verify.run(options)
     commands = {"predict": _tables.predict, "export": _tables.export, "table": _tables.train}
     try:
         if (

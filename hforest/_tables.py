@@ -14,7 +14,7 @@ import numpy as np
 
 from . import __version__, _output, demo, tabular
 from ._output import echo
-from .core import check, files, models, supervised
+from .core import check, files, models, series, supervised
 from .core.aliases import Task
 from .core.outputs import Output, check_outputs
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
@@ -264,7 +264,7 @@ def _load_model(path: str) -> _Loaded:
 
         def probabilities(x: np.ndarray) -> np.ndarray:
             scores = demo.predict(checkpoint.config, checkpoint.state, x).astype(np.float64)
-            p = np.exp(scores - scores.max(axis=1, keepdims=True))
+            p = series.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
 
         return _Loaded(probabilities, checkpoint.classes)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..core import check, losses, supervised
+from ..core import check, losses, series, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 
 Loss = tuple[Callable[[FloatArray], ArrayLike], Callable[[FloatArray], ArrayLike]]
@@ -15,8 +15,8 @@ Loss = tuple[Callable[[FloatArray], ArrayLike], Callable[[FloatArray], ArrayLike
 Name = Literal["exponential", "logistic"]
 
 NAMED: dict[str, Loss] = {
-    "exponential": (lambda m: np.exp(-m), lambda m: -np.exp(-m)),
-    "logistic": (lambda m: np.log1p(np.exp(-m)), lambda m: -1 / (1 + np.exp(m))),
+    "exponential": (lambda m: series.exp(-m), lambda m: -series.exp(-m)),
+    "logistic": (lambda m: series.log1p(series.exp(-m)), lambda m: -1 / (1 + series.exp(m))),
 }
 """Losses by name; margins are -1 to 1, so none overflows."""
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..core.launch import numbers
 from ..core.philox import JUMP, RESTART, keys, philox, unit
-from ..core.scores import beats, log2
+from ..core.scores import beats
+from ..core.series import exp, log
 from ..growth.reference.builder import grow_batch
 from ..growth.reference.node_samples import Node, Tree
 from ..growth.reference.sources import Split, best_column, kinds_of
@@ -25,27 +26,8 @@ from .whole_trees import Slopes
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
 CYCLES = 100
-LN2 = 0.69314718055994530942
-EXP_TERMS = [(1.0 / math.factorial(i), 1.0 / math.factorial(i + 1)) for i in range(2, 14, 2)]
-
 
 READS_WINDOWS = False
-
-
-def _exp(a):
-    if a < -700:
-        return 0.0
-    k = float(np.rint(a * 1.4426950408889634))
-    r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-    r2 = r * r
-    r4, pairs = r2 * r2, [a + b * r for a, b in EXP_TERMS]
-    low, middle, high = (a + b * r2 for a, b in zip(pairs[::2], pairs[1::2], strict=True))
-    total = low + middle * r4 + high * (r4 * r4)
-    return math.ldexp(1.0 + (r + r2 * total), int(k))
-
-
-def _log(a):
-    return log2(a) * LN2
 
 
 def _dot(w, row):
@@ -67,8 +49,8 @@ class _Losses:
     def log_losses(self, theta):
         high, total = max(theta), 0.0
         for a in theta:
-            total += _exp(a - high)
-        return [high + _log(total) - a for a in theta]
+            total += exp(a - high)
+        return [high + log(total) - a for a in theta]
 
     def loss(self, side, i):
         if self.labels is not None:
@@ -87,7 +69,7 @@ class _Losses:
         """Returns the gradient with respect to theta, for samples with this weight and sum of outputs."""
         if self.labels is None:
             return [2 * (weight * a - b) for a, b in zip(self.theta[side], total, strict=True)]
-        return [weight * _exp(-a) - b for a, b in zip(self.table[side], total, strict=True)]
+        return [weight * exp(-a) - b for a, b in zip(self.table[side], total, strict=True)]
 
 
 def _chunks(n):
@@ -171,7 +153,7 @@ def _logarithms(sums, weight, share):
     added = 0.0
     for a in share:
         added += a
-    return [_log((a + b) / (weight + added)) for a, b in zip(sums, share, strict=True)]
+    return [log((a + b) / (weight + added)) for a, b in zip(sums, share, strict=True)]
 
 
 def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
@@ -305,7 +287,7 @@ class _TreeProblem:
     def values(self, w, theta):
         """Returns shares of the classes in the leaves, or means; in a leaf without samples those of theta."""
         losses = _Losses(self.labels, self.targets, *theta)
-        of_theta = theta if self.labels is None else [[_exp(-a) for a in row] for row in losses.table]
+        of_theta = theta if self.labels is None else [[exp(-a) for a in row] for row in losses.table]
         weights, sums, *_ = self.sums(w, *theta.shape)
         return _means(weights, sums, of_theta)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import philox
+from . import philox, series
 from .aliases import FloatArray, IntArray
 
 _TREES, _PERMUTATIONS, _SEEDS, _HALVES = 1 << 60, 2 << 60, 3 << 60, 4 << 60
@@ -66,7 +66,7 @@ def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
     """Returns (n_draws, n) standard normal numbers (Box and Muller 1958)."""
     stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
     unit = (_words(seed, stream, 2 * n) >> np.uint64(11)) * 2.0**-53
-    return np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
+    return np.sqrt(-2 * series.log1p(-unit[:, :n])) * series.cos_of_turns(unit[:, n:])
 
 
 def signs(seed: int, first: int, n_draws: int, n: int) -> FloatArray:

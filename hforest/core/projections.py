@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import check
+from . import check, series
 from .aliases import ArrayLike, Task
 from .dispatch import to_numpy
 from .launch import numbers
@@ -212,7 +212,7 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     n_features = check.integer("n_features", n_features, 1, check.MAX_COUNT)
     density = check.number("density", density, 0.0, MAX_DENSITY, open_low=True)
     return Distribution(
-        SPARSE, n_features, density, math.exp(-density), max_entries=min(n_features, MAX_NON_ZEROS)
+        SPARSE, n_features, density, float(series.exp(-density)), max_entries=min(n_features, MAX_NON_ZEROS)
     )
 
 

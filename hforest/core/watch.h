@@ -183,13 +183,14 @@ static void hf_wait_for_units(hf_watch *w) {
 }
 
 /* Floating-point state. Another library may have set one in which subnormal numbers are 0, or another rounding, in some
-   threads of the process. Units of work run in that of a new process, so that results are the same on any thread. */
+   threads of the process. Units of work run in that of a new process, so that results are the same on any thread. In
+   HF_FLUSH a kernel makes them 0, too. */
 #if HF_X86
-enum { HF_CONTROL = 0xffc0, HF_DEFAULT_STATE = 0x1f80 };
+enum { HF_CONTROL = 0xffc0, HF_DEFAULT_STATE = 0x1f80, HF_FLUSH = 0x8040 };
 static uint64_t hf_state(void) { return __builtin_ia32_stmxcsr(); }
 static void hf_set_state(uint64_t state) { __builtin_ia32_ldmxcsr((unsigned)state); }
 #elif defined(__aarch64__)
-enum { HF_CONTROL = 0x1c00000, HF_DEFAULT_STATE = 0 }; /* flush to zero, rounding */
+enum { HF_CONTROL = 0x1c00000, HF_DEFAULT_STATE = 0, HF_FLUSH = 0x1000000 }; /* flush to zero, rounding */
 static uint64_t hf_state(void) {
     uint64_t state;
     __asm__ __volatile__("mrs %0, fpcr" : "=r"(state));
@@ -197,7 +198,7 @@ static uint64_t hf_state(void) {
 }
 static void hf_set_state(uint64_t state) { __asm__ __volatile__("msr fpcr, %0" ::"r"(state)); }
 #else
-enum { HF_CONTROL = 0, HF_DEFAULT_STATE = 0 };
+enum { HF_CONTROL = 0, HF_DEFAULT_STATE = 0, HF_FLUSH = 0 };
 static uint64_t hf_state(void) { return 0; }
 static void hf_set_state(uint64_t state) { (void)state; }
 #endif

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..core import check
+from ..core import check, series
 from ..core.aliases import DType, FloatArray, IntArray, Rng
 
 _LENGTH = 100
@@ -105,7 +105,7 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
     n = len(x)
     y = _labels(n, generator)
     j = np.arange(_LENGTH)
-    response = np.where(j >= 20, np.exp(-0.1 * (j - 20.0)), 0)
+    response = np.where(j >= 20, series.exp(-0.1 * (j - 20.0)), 0)
     return (generator.standard_normal((n, _LENGTH)) + y[:, None] * response).astype(dtype), y
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, dispatch, series, supervised
 from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray
 from .kernels import touched_rows
 from .shared import PACKAGE, owned_leaf
@@ -143,7 +143,7 @@ def bayes_weights(
     joint = np.int32(n_classes) * leaf + labels[:, None]
     with check.memory("n_leaves", "weights", 24 * leaf.shape[1] * n):
         counts = dispatch.to_numpy(leaf_counts(joint, n)).reshape(-1, int(n_leaves), n_classes)
-        weights = np.log((counts + prior) / (counts.sum(axis=1, keepdims=True) + prior * int(n_leaves)))
+        weights = series.log((counts + prior) / (counts.sum(axis=1, keepdims=True) + prior * int(n_leaves)))
         found: FloatArray = dispatch.array_module(leaf).asarray(weights.astype(dtype))
     return found
 

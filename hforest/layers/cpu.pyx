@@ -1,71 +1,145 @@
-"""The softmax loss on the CPU, some samples at a time; exponentials and logarithms are NumPy's.
+"""The softmax loss on the CPU, some samples at a time, in float64.
 
     score (n_samples, n_classes)  |  2 0 1  |        of one sample with label 2
     p     (n_classes,) float64    |  0 -2 -1  |      minus the greatest score
-                                  |  1 0.14 0.37  |  numpy.exp
+                                  |  1 0.14 0.37  |  exp
                                   |  0.67 0.09 -0.76  |  divided by their sum, minus 1 at the label
 """
 
 import numpy as np
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
+from libc.string cimport memset
 
-from hforest.core.machine cimport some_outside
+from hforest.core.machine cimport hf_enter_state, hf_leave_state, simd_path, some_outside
+from hforest.core.series cimport hf_exps, hf_logs
+
+cdef extern from "layers/sums.h" nogil:
+    enum:
+        HF_WARP, HF_PARTS
 
 ctypedef fused real:
     float
     double
 
 cdef enum:
-    CHUNK = 1 << 15  # scores that are read at a time: 256 KiB of float64
-    FEW = 8          # numbers from which NumPy has as many sums
-    MANY = 128       # numbers up to which it adds without recursion
+    CHUNK = 1 << 12  # scores that are read at a time: 32 KiB of float64
+    FEW = 16         # scores that are compared together
 
 
-cdef void _shift(
-    const real[:, ::1] scores, const int32_t[::1] labels, double[:, ::1] p, double[::1] of_label
-) noexcept nogil:
-    # Writes the scores minus the greatest one of their sample to p, and those of the labels to `of_label`.
-    cdef Py_ssize_t i, k
-    cdef double greatest
-    for i in range(scores.shape[0]):
-        greatest = scores[i, 0]
-        for k in range(1, scores.shape[1]):
-            greatest = scores[i, k] if scores[i, k] > greatest else greatest
-        for k in range(scores.shape[1]):
-            p[i, k] = scores[i, k] - greatest
-        of_label[i] = p[i, labels[i]]
-
-
-cdef double _sum(const double* a, Py_ssize_t n) noexcept nogil:
-    # Returns the sum of numbers in the order of numpy.sum.
-    cdef Py_ssize_t i, j, k, half
-    cdef double total = 0
-    cdef double[8] sums
-    if n > MANY:
-        half = n // 2 // FEW * FEW
-        return _sum(a, half) + _sum(a + half, n - half)
-    i = n // FEW * FEW
-    if i:
-        for j in range(FEW):
-            sums[j] = a[j]
-        for k in range(1, n // FEW):
-            for j in range(FEW):
-                sums[j] += a[k * FEW + j]
-        total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
-    for j in range(i, n):
-        total += a[j]
+cdef inline double _in_order(const double* a, Py_ssize_t n) noexcept nogil:
+    # Returns the sum of at least one number, in order.
+    cdef Py_ssize_t i
+    cdef double total = a[0]
+    for i in range(1, n):
+        total += a[i]
     return total
 
 
-cdef void _divide(double[:, ::1] p, const int32_t[::1] labels, double[::1] total) noexcept nogil:
-    # Writes the sums of exponentials p to `total`, and to p their shares minus 1 at the labels.
-    cdef Py_ssize_t i, k
-    for i in range(p.shape[0]):
-        total[i] = _sum(&p[i, 0], p.shape[1])
-        for k in range(p.shape[1]):
-            p[i, k] /= total[i]
-        p[i, labels[i]] -= 1
+cdef double _sum(const double* a, Py_ssize_t n) noexcept nogil:
+    # Returns the sum of numbers in the order of sums.h.
+    cdef Py_ssize_t first = 0, i
+    cdef double[HF_WARP] lanes
+    if n <= HF_WARP:
+        return _in_order(a, n)
+    memset(lanes, 0, sizeof(lanes))
+    while first < n:
+        for i in range(min(<Py_ssize_t> HF_WARP, n - first)):
+            lanes[i] += a[first + i]
+        first += HF_WARP
+    return _in_order(lanes, HF_WARP)
+
+
+cdef double _mean(const double* a, Py_ssize_t n) noexcept nogil:
+    # Returns the mean of numbers in the order of sums.h.
+    cdef Py_ssize_t i
+    cdef double[HF_PARTS] parts
+    cdef double total
+    memset(parts, 0, sizeof(parts))
+    for i in range(n):
+        parts[i % HF_PARTS] += a[i]
+    total = _in_order(parts, HF_WARP)
+    for i in range(1, HF_PARTS // HF_WARP):
+        total += _in_order(parts + i * HF_WARP, HF_WARP)
+    return total / n
+
+
+cdef real _greatest(const real* a, Py_ssize_t n) noexcept nogil:
+    # Returns the greatest of at least one number; FEW at a time, so that the compiler uses vectors.
+    cdef Py_ssize_t k = 0, i
+    cdef real[FEW] lanes
+    cdef real greatest = a[0]
+    if n >= FEW:
+        for i in range(FEW):
+            lanes[i] = greatest
+        while k + FEW <= n:
+            for i in range(FEW):
+                lanes[i] = a[k + i] if a[k + i] > lanes[i] else lanes[i]
+            k += FEW
+        for i in range(FEW):
+            greatest = lanes[i] if lanes[i] > greatest else greatest
+    for i in range(k, n):
+        greatest = a[i] if a[i] > greatest else greatest
+    return greatest
+
+
+cdef void _shift(
+    const real[:, ::1] scores, const int32_t[::1] labels, Py_ssize_t first, Py_ssize_t count, double* p,
+    double* of_label,
+) noexcept nogil:
+    # Writes the scores minus the greatest one of their sample to p, and those of the labels to `of_label`.
+    cdef Py_ssize_t i, k, n = scores.shape[1]
+    cdef const real* row
+    cdef double greatest
+    for i in range(count):
+        row = &scores[first + i, 0]
+        greatest = _greatest(row, n)
+        for k in range(n):
+            p[i * n + k] = row[k] - greatest
+        of_label[i] = p[i * n + labels[first + i]]
+
+
+cdef void _divide(
+    const int32_t[::1] labels, Py_ssize_t first, Py_ssize_t count, double* p, double* total, real[:, ::1] grad
+) noexcept nogil:
+    # Writes the sums of exponentials p to `total`, and to grad their shares minus 1 at the labels, divided by
+    # n_samples.
+    cdef Py_ssize_t i, k, n = grad.shape[1]
+    cdef double n_samples = grad.shape[0], sum, share
+    cdef real* row
+    cdef double* of_sample
+    for i in range(count):
+        row, of_sample = &grad[first + i, 0], p + i * n
+        sum = total[i] = _sum(of_sample, n)
+        share = sum * n_samples
+        for k in range(n):
+            row[k] = <real> (of_sample[k] / share)
+        k = labels[first + i]
+        row[k] = <real> ((of_sample[k] / sum - 1) / n_samples)
+
+
+cdef object _softmax_loss(const real[:, ::1] scores, const int32_t[::1] labels, real[:, ::1] grad):
+    # Returns the mean loss, and writes its gradient.
+    cdef Py_ssize_t n = scores.shape[0], n_classes = scores.shape[1], first = 0, count, i
+    cdef Py_ssize_t size = min(n, max(<Py_ssize_t> 1, CHUNK // n_classes))
+    cdef double[::1] p = np.empty(size * n_classes), total = np.empty(n), of_label = np.empty(n)
+    cdef double loss
+    cdef int path = simd_path()
+    cdef uint64_t state
+    with nogil:
+        state = hf_enter_state()
+        while first < n:
+            count = min(size, n - first)
+            _shift(scores, labels, first, count, &p[0], &of_label[first])
+            hf_exps(path, &p[0], count * n_classes, &p[0])
+            _divide(labels, first, count, &p[0], &total[first], grad)
+            first += size
+        hf_logs(path, &total[0], n, &total[0])
+        for i in range(n):
+            total[i] -= of_label[i]
+        loss = _mean(&total[0], n)
+        hf_leave_state(state)
+    return loss
 
 
 def softmax_loss(scores, labels):
@@ -74,22 +148,10 @@ def softmax_loss(scores, labels):
     scores  IN (n_samples, n_classes)
     labels  IN (n_samples,) int32, 0 to n_classes - 1
     """
-    cdef Py_ssize_t first, n = scores.shape[0], size = max(1, CHUNK // scores.shape[1])
-    cdef bint single = scores.itemsize == 4
     cdef const int32_t[::1] index = labels
-    if some_outside(&index[0], n, scores.shape[1]):  # may be so inside of hforest.unchecked()
+    if some_outside(&index[0], index.shape[0], scores.shape[1]):  # may be so inside of hforest.unchecked()
         raise IndexError("y: expected labels 0 to n_classes - 1, got others; renumber the classes")
-    wide, grad = np.empty((min(size, n), scores.shape[1])), np.empty_like(scores)
-    total, of_label = np.empty(n), np.empty(n)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for first in range(0, n, size):
-            part = slice(first, first + size)
-            p = wide[: len(grad[part])]
-            if single:
-                _shift[float](scores[part], labels[part], p, of_label[part])
-            else:
-                _shift[double](scores[part], labels[part], p, of_label[part])
-            np.exp(p, out=p)
-            _divide(p, labels[part], total[part])
-            np.divide(p, n, out=grad[part], casting="same_kind")
-        return float((np.log(total) - of_label).sum()) / n, grad
+    grad = np.empty_like(scores)
+    if scores.itemsize == 4:
+        return _softmax_loss[float](scores, index, grad), grad
+    return _softmax_loss[double](scores, index, grad), grad

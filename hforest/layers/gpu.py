@@ -7,7 +7,7 @@ from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each, numbers
 
 _PACKAGE = Path(__file__).parent
-WARP, MAX_THREADS = numbers("layers/gpu.cu", "WARP", "MAX_THREADS")
+WARP, MAX_THREADS = numbers("layers/sums.h", "HF_WARP", "HF_PARTS")
 
 
 def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArray]:

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, series, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.units import Units, standardized
 from . import units
@@ -195,7 +195,7 @@ def _step(
     posterior = _posteriors(f, y, model.leaves, weight)
     if mass is None:
         mass = model.leaves * posterior.sum(axis=2, keepdims=True)
-    late = (step + 1) ** -FORGETTING
+    late = float(series.exp(-FORGETTING * series.log(step + 1)))  # with the same bits on every processor
     mass = (1 - late) * mass + late * posterior
     rows = mass + PRIOR / mass.shape[2]
     model.leaves[:] = rows / rows.sum(axis=2, keepdims=True)

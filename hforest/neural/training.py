@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import optim
-from ..core import check, class_factors, supervised
+from ..core import check, class_factors, series, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng
 from ..core.keywords import answered
 from ..core.progress import check_progress, reporting
@@ -195,7 +195,7 @@ def fit(
     with reporting(progress, epochs, "epoch") as report:
         for epoch in range(first_epoch, epochs):
             along = epoch / max(epochs - 1, 1)
-            rate = last_lr + (lr - last_lr) * (1 + np.cos(np.pi * along)) / 2
+            rate = last_lr + (lr - last_lr) * (1 + series.cos_of_turns(along / 2)) / 2
             if of_x is not None:
                 model = model._replace(weights=units.to_units(model.features, model.weights, of_x))
             _fit_leaves(model, data, n_iter)

@@ -66,7 +66,8 @@ def threads(n_jobs: object) -> Iterator[None]:
 def units(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns means and standard deviations of columns, float64; a deviation of 1 for a constant column."""
     # In units of powers of two, which are exact, squares neither overflow nor become 0.
-    unit = np.exp2(np.floor(np.log2(np.maximum(abs(a).max(axis=0).astype(np.float64), np.finfo(float).tiny))))
+    most = np.maximum(abs(a).max(axis=0).astype(np.float64), np.finfo(float).tiny)
+    unit = np.ldexp(1.0, np.frexp(most)[1] - 1)
     scaled = a / unit
     deviation = scaled.std(axis=0, dtype=np.float64)
     varies = (a.min(axis=0) < a.max(axis=0)) & (deviation * unit > 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, roc, supervised
+from ..core import check, roc, series, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Missing
 from .problem import float_numbers
 
@@ -73,12 +73,12 @@ def entropy(y: IntArray) -> float:
     """Returns the entropy of the shares of the labels in nats."""
     share = np.bincount(y) / len(y)
     share = share[share > 0]
-    return float(-(share * np.log(share)).sum())
+    return float(-(share * series.log(share)).sum())
 
 
 def information_of(p: FloatArray, y: IntArray, least: float = 1e-6) -> float:
     of_label = np.maximum(p[np.arange(len(y)), y], least)
-    return entropy(y) + float(np.log(of_label).mean())
+    return entropy(y) + float(series.log(of_label).mean())
 
 
 def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Missing = "error") -> float:
@@ -117,7 +117,7 @@ def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Mis
 
 
 def mutual_information_of(p: FloatArray, y: IntArray) -> float:
-    log = np.log(p, out=np.zeros_like(p), where=p > 0)
+    log = series.log(np.where(p > 0, p, 1))
     return entropy(y) + float((p * log).sum(axis=1).mean())
 
 

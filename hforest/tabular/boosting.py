@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import growth, tree
+from ..core import series
 from ..core.aliases import FloatArray, Task
 from ..tree import Forest
 from . import recipe
@@ -116,8 +117,8 @@ def with_boosted(
         y = np.eye(settings.n_classes or 1)[rows.y][:, 1 if settings.n_classes == 2 else 0 :]
     mean = np.average(y, axis=0, weights=rows.weight)
     if task == "classification":
-        mean = np.log(mean + recipe.SMOOTHING) - (
-            np.log(1 - mean + recipe.SMOOTHING) if y.shape[1] == 1 else 0
+        mean = series.log(mean + recipe.SMOOTHING) - (
+            series.log(1 - mean + recipe.SMOOTHING) if y.shape[1] == 1 else 0
         )
     linear = _linear(rows, y - mean) if task == "regression" else None
     scores, of_held = np.tile(mean, (len(x), 1)), np.tile(mean, (len(x_held), 1))

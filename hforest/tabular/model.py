@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 
 from .. import hinge, tree
-from ..core import check, supervised
+from ..core import check, series, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..tree import Forest
 from ..tree.callers import trusted
@@ -139,7 +139,7 @@ def probabilities(scores: FloatArray) -> FloatArray:
     """Returns the softmax of rows, in float64."""
     p = scores.astype(np.float64)
     p -= p.max(axis=1, keepdims=True)
-    np.exp(p, out=p)
+    p = series.exp(p)
     p /= p.sum(axis=1, keepdims=True)
     return p
 
@@ -150,7 +150,7 @@ def offset_of(y: FloatArray, task: Task) -> FloatArray:
     `y` (n_samples, n_outputs) are predictions of the forest.
     """
     if task == "classification":
-        y = np.log((y + SMOOTHING) / (1 + SMOOTHING * y.shape[1]))
+        y = series.log((y + SMOOTHING) / (1 + SMOOTHING * y.shape[1]))
     return y.astype(np.float32)
 
 

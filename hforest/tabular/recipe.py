@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..core import series
 from ..core.aliases import FloatArray, IntArray, Splitter, Task
 
 # These constants were chosen by errors on held-out rows. docs/tabular.md names the tables, and
@@ -118,7 +119,7 @@ class Rows(NamedTuple):
 def loss_of(y: FloatArray, rows: Rows, task: Task) -> float:
     """Returns the weighted mean of negative log probabilities of labels, or of squared errors of `y`."""
     if task == "classification":
-        losses = -np.log(np.maximum(y[np.arange(len(y)), rows.y], 1e-9))
+        losses = -series.log(np.maximum(y[np.arange(len(y)), rows.y], 1e-9))
     else:
         losses = ((y - rows.y) ** 2).sum(axis=1)
     return float(np.average(losses, weights=rows.weight))

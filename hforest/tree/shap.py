@@ -189,5 +189,6 @@ def _interventional(
 
     leaf, expected = apply(forest, background), np.zeros(forest.value.shape[1])
     for m, root in enumerate(forest.tree_start[:-1]):
-        expected += weight @ forest.value[(root + m) // 2 + forest.left[root + leaf[:, m]]].astype(np.float64)
+        value = forest.value[(root + m) // 2 + forest.left[root + leaf[:, m]]].astype(np.float64)
+        expected += (weight[:, None] * value).sum(axis=0)
     return add, expected / forest.n_trees

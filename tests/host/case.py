@@ -25,7 +25,7 @@ def scaled(whole: np.ndarray, scale: float, dtype: type) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """`call` returns named arrays; it runs once in the reference implementation and once in the CUDA backend."""
+    """`call` returns named arrays; it runs once in the backend `beside` and once in the CUDA backend."""
 
     name: str
     call: Callable[[], dict[str, np.ndarray]]
@@ -36,6 +36,8 @@ class Case:
 
     small: int = SMALL
     """`small_nodes.SMALL` of the CUDA backend."""
+
+    beside: str = "reference"
 
     def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
         """Returns how `got` differs from `expected`: a line for each array with too large a difference."""

@@ -19,16 +19,16 @@ def _loss(scores: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def cases(dtype: type) -> Iterator[Case]:
-    """Scores of several sizes; exponentials round differently in the C library."""
+    """Scores of several sizes."""
     for n, n_classes in SHAPES:
         rng = np.random.default_rng(n)
         y = rng.integers(0, n_classes, n, dtype=np.int32)
         for scale in (1, 1e4):
             scores = (rng.standard_normal((n, n_classes)) * scale).astype(dtype)
             name = f"n={n} classes={n_classes} scale={scale}"
-            yield Case(name, lambda s=scores, y=y: _loss(s, y), {"loss": 16.0, "grad": 16.0})
+            yield Case(name, lambda s=scores, y=y: _loss(s, y))
     scores, y = small(np.array([[1, 2], [-3, 3]]), dtype), np.array([0, 1], np.int32)
-    yield Case("small", lambda: _loss(scores, y), {"loss": 16.0, "grad": 16.0})
+    yield Case("small", lambda: _loss(scores, y))
     most = np.finfo(dtype).max
     huge = np.array([[most, -most], [0, 0]], dtype)
     yield Case("huge", lambda: {"grad": _loss(huge, y)["grad"]})

@@ -45,8 +45,8 @@ def results(
 
 
 def problems(case: Case, sanitize: str | None = None, cupy: bool = False) -> list[str]:
-    """Returns how the CUDA backend's results of a case differ from the reference's."""
-    with dispatch.forced("reference"):
+    """Returns how the CUDA backend's results of a case differ from those it is compared with."""
+    with dispatch.forced(case.beside):
         expected = case.call()
     return case.differences(results(case, sanitize, cupy=cupy), expected)
 

@@ -23,8 +23,11 @@ def grow(max_bins, n=800, *, y=None, **settings):
     hforest.grow(hforest.samples(x, max_bins=max_bins), y, 2, **settings)
 
 
+DISTRIBUTION = project.sparse_distribution(6)
+
+
 def grow_projected(n, whole, max_depth=None):
-    settings = {"projections": project.sparse_distribution(6), "n_projections": 4, "max_depth": max_depth}
+    settings = {"projections": DISTRIBUTION, "n_projections": 4, "max_depth": max_depth}
     hforest.grow(*learned(n, whole), 2, rng=0, **settings)
 
 

@@ -2,11 +2,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
 
 from hforest.co2.cpu.rows cimport hf_rows
 from hforest.core.machine cimport hf_watch
-
-cdef extern from "core/series.h" nogil:
-    double HF_LN2
-    double hf_exp(double a)
-    double hf_log2(double a)
+from hforest.core.series cimport hf_exp
 
 cdef extern from "co2/fit.h":
     enum:

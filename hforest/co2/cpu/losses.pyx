@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
 from hforest.core.machine cimport hf_begin, hf_end, hf_has_stopped, hf_stopped, hf_units
+from hforest.core.series cimport hf_exp, hf_log
 
 # Writes the sums (OUT) over the samples at places first to last - 1 of a pass.
 ctypedef void (*hf_visit)(const hf_passes* p, int64_t first, int64_t last, hf_sums* sums) noexcept nogil
@@ -26,7 +27,7 @@ cdef void write_log_losses(const double* theta, int64_t n_outputs, double* loss)
         high = theta[k] if theta[k] > high else high
     for k in range(n_outputs):
         sum += hf_exp(theta[k] - high)
-    log_sum = high + hf_log2(sum) * HF_LN2
+    log_sum = high + hf_log(sum)
     for k in range(n_outputs):
         loss[k] = log_sum - theta[k]
 

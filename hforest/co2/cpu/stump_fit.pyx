@@ -10,13 +10,14 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.cpu.losses cimport (
-    HF_CHUNK, HF_LN2, copy_members, hf_log2, hf_passes, hf_sums, sum_sides, sum_slopes, sum_terms,
-    sums_of_chunk, theta_slope, write_losses,
+    HF_CHUNK, copy_members, hf_passes, hf_sums, sum_sides, sum_slopes, sum_terms, sums_of_chunk, theta_slope,
+    write_losses,
 )
 from hforest.co2.cpu.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
+from hforest.core.series cimport hf_log
 
 cdef extern from "co2/visits.h" nogil:
     ctypedef struct hf_visits:
@@ -165,7 +166,7 @@ cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_works
             share = c.smooth * (1 if both > 0 else HF_ABSENT)
             if m.label != NULL:
                 share += s.sums.outputs[side][k]
-                s.losses.theta[side][k] = hf_log2(share / (weights[side] + added)) * HF_LN2
+                s.losses.theta[side][k] = hf_log(share / (weights[side] + added))
             elif weights[side] > 0:
                 s.losses.theta[side][k] = s.sums.outputs[side][k] / weights[side]
             else:

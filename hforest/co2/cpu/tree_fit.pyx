@@ -14,7 +14,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hforest.co2.cpu.losses cimport HF_CHUNK, HF_LN2, hf_exp, hf_log2, write_log_losses
+from hforest.co2.cpu.losses cimport HF_CHUNK, write_log_losses
 from hforest.co2.cpu.rows cimport add_rows, dot_row, row_bytes
 from hforest.co2.cpu.stump_fit cimport epochs_of, hf_schedule, move, order_epoch, project, w_bytes
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
@@ -22,6 +22,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stopped, hf_stopped_after, hf_units, hf_watch,
 )
 from hforest.core.score cimport hf_beats
+from hforest.core.series cimport hf_exp, hf_log
 from hforest.growth.cpu.builder cimport tree_key
 
 cdef extern from "co2/visits.h" nogil:
@@ -258,7 +259,7 @@ cdef void _start_theta(hf_tree_fit* f) noexcept nogil:
         sums = f.theta + leaf * n
         for k in range(n):
             if has_labels:
-                sums[k] = hf_log2((sums[k] + of_all[k]) / (weights[leaf] + added)) * HF_LN2
+                sums[k] = hf_log((sums[k] + of_all[k]) / (weights[leaf] + added))
             elif weights[leaf] > 0:
                 sums[k] /= weights[leaf]
             else:

@@ -63,7 +63,7 @@ __device__ static void fill_table(const Samples &s, const double *theta, double 
     double high = t[0], sum = 0;
     for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
     for (size k = 0; k < s.n_outputs; ++k) sum += hf_exp(t[k] - high);
-    const double log_sum = high + hf_log2(sum) * HF_LN2;
+    const double log_sum = high + hf_log(sum);
     for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
 }
 
@@ -296,7 +296,7 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
         const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
         if (!s.has_labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
         else
-            r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : HF_ABSENT)) / (shared[side] + added)) * HF_LN2;
+            r.theta[at] = hf_log((r.sums[at] + smooth * (both > 0 ? 1.0 : HF_ABSENT)) / (shared[side] + added));
     }
     __syncthreads();
 }

@@ -199,7 +199,7 @@ extern "C" __global__ void start_leaves(Samples s, Trees t, double smooth) {
     for (size k = 0; k < n; ++k) {
         const double share = smooth * (of_all[k] > 0 ? 1.0 : HF_ABSENT);
         double &theta = t.theta[leaf * n + k];
-        if (s.has_labels) theta = hf_log2((sums[k] + share) / (sums[n] + added)) * HF_LN2;
+        if (s.has_labels) theta = hf_log((sums[k] + share) / (sums[n] + added));
         else theta = sums[n] > 0 ? sums[k] / sums[n] : of_all[k] / of_all[n];
     }
     fill_table(s, t.theta + leaf * n, t.table + leaf * n, 0);

@@ -11,7 +11,7 @@ out, without a gain: adding up classes within the loop that divides, and 64 samp
 import numpy as np
 
 from cython.parallel cimport prange, threadid
-from libc.math cimport HUGE_VAL, exp, isfinite, log
+from libc.math cimport HUGE_VAL, isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -19,6 +19,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_has_stopped, hf_stopped_after, hf_threads, hf_threads_for, hf_units, hf_watch,
     raise_interrupt, simd_path, start_watch,
 )
+from hforest.core.series cimport hf_exp, hf_log
 from hforest.neural.cpu.exact cimport Path, log_gradient, log_likelihood, log_shares, real
 
 cdef extern from "neural/cpu/tiles.h" nogil:
@@ -231,7 +232,7 @@ cdef void _finish_trees(
     for m in range(w.a.n_trees):
         p = likelihood[m * tiles.row]
         if p >= tiles.least:
-            total += log(p)
+            total += hf_log(p)
         else:
             total += _exact(w.a, n, m, w.y[n], logs, <const real*> w.a.f)
             _exact_gradient(w.a, n, m, 1 / (n_samples * n_trees), logs, grad_f)
@@ -249,7 +250,7 @@ cdef void _finish_forest(
     for m in range(w.a.n_trees):
         total += likelihood[m * row]
     if total >= tiles.least:
-        w.loss[n] = -log(total / n_trees)
+        w.loss[n] = -hf_log(total / n_trees)
         weight = 1 / (n_samples * total)
         if weight != 1:
             before = hf_flush()
@@ -265,10 +266,10 @@ cdef void _finish_forest(
         return
     total = 0
     for m in range(w.a.n_trees):
-        total += exp(likelihood[m * row] - high)
-    w.loss[n] = -(high + log(total / n_trees))
+        total += hf_exp(likelihood[m * row] - high)
+    w.loss[n] = -(high + hf_log(total / n_trees))
     for m in range(w.a.n_trees):
-        weight = exp(likelihood[m * row] - high) / total
+        weight = hf_exp(likelihood[m * row] - high) / total
         if weight > 0:
             _exact(w.a, n, m, w.y[n], logs, <const real*> w.a.f)
             _exact_gradient(w.a, n, m, weight / n_samples, logs, grad_f)

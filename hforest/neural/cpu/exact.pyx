@@ -1,11 +1,13 @@
 """One sample and one tree in logarithms: slow, used if products of decisions leave the dtype's range."""
 
-from libc.math cimport HUGE_VAL, exp, fabs, log, log1p
+from libc.math cimport HUGE_VAL, fabs
+
+from hforest.core.series cimport hf_exp, hf_log, hf_log1p
 
 
 cdef inline double _log_decision(double f) noexcept nogil:
     # Returns log sigmoid(f).
-    return f - log1p(exp(f)) if f < 0 else -log1p(exp(-f))
+    return f - hf_log1p(hf_exp(f)) if f < 0 else -hf_log1p(hf_exp(-f))
 
 
 cdef inline Py_ssize_t _function(const Path* path, Py_ssize_t i) noexcept nogil:
@@ -17,14 +19,14 @@ cdef double log_likelihood(const Path* path, const real* row, const real* leaf, 
     cdef Py_ssize_t i
     cdef double f, left, right, high, low
     for i in range(path.n_vertices + 1):
-        logs[path.n_vertices + i] = log(<double> leaf[i * path.step])
+        logs[path.n_vertices + i] = hf_log(<double> leaf[i * path.step])
     for i in range(path.n_vertices - 1, -1, -1):
         f = row[_function(path, i)]
         left = _log_decision(f) + logs[2 * i + 1]
         right = _log_decision(-f) + logs[2 * i + 2]
         high = left if left > right else right
         low = right if left > right else left
-        logs[i] = high if high == -HUGE_VAL else high + log1p(exp(low - high))
+        logs[i] = high if high == -HUGE_VAL else high + hf_log1p(hf_exp(low - high))
     return logs[0]
 
 
@@ -37,8 +39,8 @@ cdef void log_shares(const Path* path, const real* row, const double* logs, doub
         f = row[_function(path, i)]
         a[2 * i + 1] = a[2 * i + 2] = 0
         if a[i] > 0:
-            a[2 * i + 1] = a[i] * exp(_log_decision(f) + logs[2 * i + 1] - logs[i])
-            a[2 * i + 2] = a[i] * exp(_log_decision(-f) + logs[2 * i + 2] - logs[i])
+            a[2 * i + 1] = a[i] * hf_exp(_log_decision(f) + logs[2 * i + 1] - logs[i])
+            a[2 * i + 2] = a[i] * hf_exp(_log_decision(-f) + logs[2 * i + 2] - logs[i])
 
 
 cdef void log_gradient(
@@ -50,7 +52,7 @@ cdef void log_gradient(
     for i in range(path.n_vertices):
         at = _function(path, i)
         f = row[at]
-        e = exp(-fabs(f))
+        e = hf_exp(-fabs(f))
         high = 1 / (1 + e)
         low = e / (1 + e)
         d = low if f < 0 else high

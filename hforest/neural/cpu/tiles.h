@@ -81,34 +81,19 @@ enum {
 /* Flushes subnormal numbers to 0 inside the kernels, because products of decisions pass through them and processors are
    slow there. A likelihood that this could change is below LEAST and is computed again in logarithms. A likelihood
    whose inverse could scale the loss of flushing up to HF_LEAST_MASS in a leaf is below LEAST_UPDATE. */
-#if HF_X86
 HF_INLINE unsigned hf_flush(void) {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040u);
-    return before;
+    const uint64_t before = hf_state();
+    hf_set_state(before | HF_FLUSH);
+    return (unsigned)before;
 }
-HF_INLINE void hf_unflush(unsigned before) { _mm_setcsr(before); }
-#else
-HF_INLINE unsigned hf_flush(void) { return 0; }
-HF_INLINE void hf_unflush(unsigned before) { (void)before; }
-#endif
+HF_INLINE void hf_unflush(unsigned before) { hf_set_state(before); }
 
 /* ------------------------------------------------------------------------------------- float32 */
 
-#define REAL float
-#define BITS uint32_t
-#define INTS int32_t
+#define DIGITS 24
 #define ROW 16
 #define LEAST 0x1p-80
 #define LEAST_UPDATE 0x1p-40
-#define LOG2_E 0x1.715476p+0f
-#define LN2_HIGH 0x1.62e4p-1f
-#define LN2_LOW 0x1.7f7d1cp-20f
-#define EXP_LIMIT 86.0f
-#define EXP_MAGIC 0x1.8p23f
-#define EXP_SHIFT 23
-#define EXP_DEGREE 4
-#define EXP_COEFFICIENTS {0x1.0p-1f, 0x1.5554dcp-3f, 0x1.555518p-5f, 0x1.120be2p-7f, 0x1.6d117cp-10f}
 
 #define T(name) hf_##name##_f32_plain
 #define TILES hf_tiles_f32_plain
@@ -161,40 +146,17 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 #include "neural/cpu/simd/tile.h"
 #endif
 
-#undef REAL
-#undef BITS
-#undef INTS
+#undef DIGITS
 #undef ROW
 #undef LEAST
 #undef LEAST_UPDATE
-#undef LOG2_E
-#undef LN2_HIGH
-#undef LN2_LOW
-#undef EXP_LIMIT
-#undef EXP_MAGIC
-#undef EXP_SHIFT
-#undef EXP_DEGREE
-#undef EXP_COEFFICIENTS
 
 /* ------------------------------------------------------------------------------------- float64 */
 
-#define REAL double
-#define BITS uint64_t
-#define INTS int64_t
+#define DIGITS 53
 #define ROW 8
 #define LEAST 0x1p-900
 #define LEAST_UPDATE LEAST
-#define LOG2_E 0x1.71547652b82fep+0
-#define LN2_HIGH 0x1.62e42feep-1
-#define LN2_LOW 0x1.a39ef35793c76p-33
-#define EXP_LIMIT 707.0
-#define EXP_MAGIC 0x1.8p52
-#define EXP_SHIFT 52
-#define EXP_DEGREE 9
-#define EXP_COEFFICIENTS                                                                                  \
-    {0x1.0000000000001p-1, 0x1.5555555555556p-3, 0x1.5555555553d37p-5, 0x1.11111111109a6p-7,               \
-     0x1.6c16c1789d1d7p-10, 0x1.a01a01a7cebcdp-13, 0x1.a019b8ca26fcfp-16, 0x1.71de0d85293b8p-19,           \
-     0x1.2891d4ffbb0f9p-22, 0x1.af390ba7e6f47p-26}
 
 #define T(name) hf_##name##_f64_plain
 #define TILES hf_tiles_f64_plain

@@ -11,6 +11,16 @@
 
 #include "neural/mass.h"
 
+#define DIGITS_float 24
+#define DIGITS_double 53
+#define DIGITS_OF(type) DIGITS_##type
+#define DIGITS_OF_MACRO(type) DIGITS_OF(type)
+#define DIGITS DIGITS_OF_MACRO(real)
+#define LANES 1
+#define CODE
+#define T(name) scalar_##name
+#include "neural/decide.h"
+
 // Decision functions of a chunk. With has_index, index (n_trees, n_vertices) is the function of each vertex. Without
 // it, the functions are those of the vertices of all trees in order.
 struct Functions {
@@ -64,19 +74,18 @@ struct Block {
     }
 };
 
-// Writes d = sigmoid(f) and c = 1 - d, without cancellation.
-__device__ static inline void decide(real f, real* d, real* c) {
-    const real e = exp(-fabs(f)), high = 1 / (1 + e), low = e * high;
-    *d = f < 0 ? low : high;
-    *c = f < 0 ? high : low;
-}
+// Writes d = sigmoid(f) and c = 1 - d, with the bits of the CPU.
+__device__ static inline void decide(real f, real* d, real* c) { scalar_decide(f, scalar_decay(f), d, c); }
 
 // Writes log sigmoid(f) and log sigmoid(-f) from one logarithm.
 __device__ static inline void log_decisions(double f, double* d, double* c) {
-    const double log_sum = log1p(exp(-fabs(f)));
+    const double log_sum = hf_log1p(hf_exp(-fabs(f)));
     *d = f < 0 ? f - log_sum : -log_sum;
     *c = f < 0 ? -log_sum : -f - log_sum;
 }
+
+// Returns 0 for subnormal products, as the CPU's kernels do.
+__device__ static inline real flushed(real a) { return a < (DIGITS == 24 ? (real)0x1p-126 : (real)0x1p-1022) ? 0 : a; }
 
 // mu (n_pairs, 2 * n_vertices + 1), OUT: the probability that a sample reaches each vertex and leaf.
 extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is_local, real* mu) {
@@ -87,8 +96,8 @@ extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is
         decide(function(a, block.first + i, v), &d, &c);
         if (v == 0) row[0] = 1;
         const real here = row[v];
-        row[2 * v + 1] = here * d;
-        row[2 * v + 2] = here * c;
+        row[2 * v + 1] = flushed(here * d);
+        row[2 * v + 2] = flushed(here * c);
     });
     block.write(rows, mu, 0);
 }
@@ -143,7 +152,7 @@ extern "C" __global__ void ascend_logs(
     for (size j = threadIdx.x; j < block.n * n_leaves; j += blockDim.x) {
         const size i = j / n_leaves, l = j % n_leaves, pair = block.first + i, m = pair % a.n_trees;
         const double leaf = (double)leaves[(m * n_leaves + l) * n_classes + y[pair / a.n_trees]];
-        rows[i * block.step + a.n_vertices + l] = log(leaf);
+        rows[i * block.step + a.n_vertices + l] = hf_log(leaf);
     }
     __syncthreads();
     block.levels(true, [&](size i, size v) {
@@ -151,7 +160,7 @@ extern "C" __global__ void ascend_logs(
         log_decisions(function(a, block.first + i, v), &d, &c);
         const double left = d + row[2 * v + 1], right = c + row[2 * v + 2];
         const double high = left > right ? left : right, low = left > right ? right : left;
-        row[v] = isinf(high) ? high : high + log1p(exp(low - high));
+        row[v] = isinf(high) ? high : high + hf_log1p(hf_exp(low - high));
     });
     block.write(rows, logs, 0);
 }
@@ -177,11 +186,11 @@ extern "C" __global__ void losses(
         return;
     }
     for (size m = 0; m < n_trees; ++m) {
-        const double share = isinf(high) ? 0.0 : exp(root[m * step] - high);
+        const double share = isinf(high) ? 0.0 : hf_exp(root[m * step] - high);
         weight[n * n_trees + m] = share;
         total += share;
     }
-    loss[n] = isinf(high) ? -high : -(high + log(total / (double)n_trees));
+    loss[n] = isinf(high) ? -high : -(high + hf_log(total / (double)n_trees));
     for (size m = 0; m < n_trees; ++m)
         weight[n * n_trees + m] = isinf(high) ? 0.0 : weight[n * n_trees + m] / (total * (double)n_all);
 }
@@ -207,12 +216,12 @@ extern "C" __global__ void descend_shares(
         log_decisions(here, &log_d, &log_c);
         if (v == 0) share[0] = isinf(row[0]) ? 0.0 : 1.0;
         const double own = share[v];
-        const double left = own > 0 ? own * exp(log_d + row[2 * v + 1] - row[v]) : 0.0;
-        const double right = own > 0 ? own * exp(log_c + row[2 * v + 2] - row[v]) : 0.0;
+        const double left = own > 0 ? own * hf_exp(log_d + row[2 * v + 1] - row[v]) : 0.0;
+        const double right = own > 0 ? own * hf_exp(log_c + row[2 * v + 2] - row[v]) : 0.0;
         share[2 * v + 1] = left;
         share[2 * v + 2] = right;
         if (!out.grad) return;
-        const double e = exp(-fabs(here)), high = 1 / (1 + e), low = e / (1 + e);
+        const double e = hf_exp(-fabs(here)), high = 1 / (1 + e), low = e / (1 + e);
         const double d = here < 0 ? low : high, c = here < 0 ? high : low;
         out.grad[pair * a.n_vertices + v] = (real)(out.weight[pair] * (d * right - c * left));
     });

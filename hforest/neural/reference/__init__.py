@@ -8,6 +8,7 @@ logarithms, so that no product of decisions can underflow.
 
 import numpy as np
 
+from ...core import series
 from ...core.launch import numbers
 
 (LEAST_MASS,) = numbers("neural/mass.h", "HF_LEAST_MASS")
@@ -22,21 +23,21 @@ def _functions(f, index, m, n_vertices):
 
 def _log_decision(f):
     """Returns log sigmoid(f); log(1 - sigmoid(f)) is that of -f."""
-    return f - np.log1p(np.exp(f)) if f < 0 else -np.log1p(np.exp(-f))
+    return f - series.log1p(series.exp(f)) if f < 0 else -series.log1p(series.exp(-f))
 
 
 def _log_sum(a, b):
     """Returns log(exp(a) + exp(b))."""
     high, low = max(a, b), min(a, b)
-    return high if high == -np.inf else high + np.log1p(np.exp(low - high))
+    return high if high == -np.inf else high + series.log1p(series.exp(low - high))
 
 
 def _route_one(f):
     """Returns mu of the leaves for one sample and tree, from its decision functions in heap order."""
     mu = np.ones(2 * len(f) + 1)
     for v, value in enumerate(f):
-        mu[2 * v + 1] = mu[v] * np.exp(_log_decision(value))  # d_n(x) = sigmoid(f_n(x)): to the left
-        mu[2 * v + 2] = mu[v] * np.exp(_log_decision(-value))  # 1 - d_n(x): to the right
+        mu[2 * v + 1] = mu[v] * series.exp(_log_decision(value))  # d_n(x) = sigmoid(f_n(x)): to the left
+        mu[2 * v + 2] = mu[v] * series.exp(_log_decision(-value))  # 1 - d_n(x): to the right
     return mu[len(f) :]
 
 
@@ -44,8 +45,7 @@ def _log_likelihoods(f, leaf):
     """Returns log of sum_l pi_ly mu_l below every vertex and leaf, mu from that vertex on; [0] is log P."""
     n_vertices = len(f)
     logs = np.empty(2 * n_vertices + 1)
-    with np.errstate(divide="ignore"):
-        logs[n_vertices:] = np.log(leaf.astype(np.float64))
+    logs[n_vertices:] = series.log(leaf.astype(np.float64))
     for v in reversed(range(n_vertices)):
         logs[v] = _log_sum(_log_decision(f[v]) + logs[2 * v + 1], _log_decision(-f[v]) + logs[2 * v + 2])
     return logs
@@ -59,8 +59,8 @@ def _shares(f, logs):
     a[0] = 1
     for v, value in enumerate(f):
         if a[v] > 0:
-            a[2 * v + 1] = a[v] * np.exp(_log_decision(value) + logs[2 * v + 1] - logs[v])
-            a[2 * v + 2] = a[v] * np.exp(_log_decision(-value) + logs[2 * v + 2] - logs[v])
+            a[2 * v + 1] = a[v] * series.exp(_log_decision(value) + logs[2 * v + 1] - logs[v])
+            a[2 * v + 2] = a[v] * series.exp(_log_decision(-value) + logs[2 * v + 2] - logs[v])
     return a
 
 
@@ -100,8 +100,8 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
         log_p = np.array([a[0] for a in logs])
         if forest:  # L = -log of the mean of P over trees: the weight of a tree is its share of that mean
             high = log_p.max()
-            share = np.exp(log_p - high) if high > -np.inf else np.zeros(n_trees)
-            loss[n] = -(high + np.log(share.sum() / n_trees)) if high > -np.inf else np.inf
+            share = series.exp(log_p - high) if high > -np.inf else np.zeros(n_trees)
+            loss[n] = -(high + series.log(share.sum() / n_trees)) if high > -np.inf else np.inf
             weight = share / max(share.sum(), 1)
         else:  # L = mean over trees of -log P_T
             loss[n] = -log_p.sum() / n_trees
@@ -110,7 +110,7 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
             a = _shares(rows[m], logs[m])
             at = _functions(f, index, m, n_leaves - 1)
             for v in range(n_leaves - 1):
-                d, not_d = np.exp(_log_decision(rows[m][v])), np.exp(_log_decision(-rows[m][v]))
+                d, not_d = series.exp(_log_decision(rows[m][v])), series.exp(_log_decision(-rows[m][v]))
                 grad[at[v]] += weight[m] * (d * a[2 * v + 2] - not_d * a[2 * v + 1])
         grad_f[n] = grad / n_samples
 
@@ -123,7 +123,7 @@ def backward(grad_p, f, index, leaves, grad_f):
         for m in range(n_trees):
             at = _functions(f, index, m, n_leaves - 1)
             row = f[n, at].astype(np.float64)
-            d, not_d = (np.exp([_log_decision(sign * value) for value in row]) for sign in (1, -1))
+            d, not_d = (series.exp([_log_decision(sign * value) for value in row]) for sign in (1, -1))
             value = np.empty(2 * n_leaves - 1)
             value[n_leaves - 1 :] = leaves[m].astype(np.float64) @ grad_p[n].astype(np.float64)
             for v in reversed(range(n_leaves - 1)):

@@ -1,8 +1,8 @@
 """Reference of `from_forest`: predictions of the soft forest, computed from the grown nodes."""
 
-import math
-
 import numpy as np
+
+from ...core import series
 
 
 def predict(forest, x, samples, depth, scale, p):
@@ -32,7 +32,7 @@ def _output(forest, m, node, row, samples, here, depth, scale):
         values = [_output(forest, m, v, row, samples, part, 0, scale) for v, part in children]
         return share * values[0] + (1 - share) * values[1]
     spread = _compared(forest, at, samples).std() or 1.0
-    d = 1 / (1 + math.exp(-scale * (threshold - _compared(forest, at, row[None])[0]) / spread))
+    d = 1 / (1 + series.exp(-scale * (threshold - _compared(forest, at, row[None])[0]) / spread))
     values = [_output(forest, m, v, row, samples, part, depth - 1, scale) for v, part in children]
     return d * values[0] + (1 - d) * values[1]
 

@@ -10,11 +10,7 @@ from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_threads_for, hf_units, hf_watch, raise_stopped, start_watch,
 )
-
-cdef extern from "core/series.h" nogil:
-    double hf_exp(double a)
-    double hf_log2(double a)
-    double HF_LN2
+from hforest.core.series cimport hf_exp, hf_log
 
 cdef enum:
     ROWS = 64             # rows per unit of work
@@ -72,7 +68,7 @@ cdef void _trees(const Model* m, const Member* a, int64_t i, double* p) noexcept
         if a.offset != 0:
             before = a.grown[i * n + k]
             if m.of_classes:
-                before = hf_log2((before + m.smoothing) / (1 + m.smoothing * n)) * HF_LN2
+                before = hf_log((before + m.smoothing) / (1 + m.smoothing * n))
             score = score + a.offset * <float> before
         p[k] = score
     if m.of_classes:
@@ -128,7 +124,7 @@ cdef void _row(const Model* m, int64_t i, double* work, double* y) noexcept nogi
     for member in range(m.n_members):
         _member(m, m.members + member, i, work, p)
         for k in range(n):
-            y[k] += hf_log2(max(p[k], m.least)) * HF_LN2 if m.least > 0 else p[k]
+            y[k] += hf_log(max(p[k], m.least)) if m.least > 0 else p[k]
     for k in range(n):
         y[k] /= m.n_members
     if m.least > 0:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import roc
+from ...core import roc, series
 from ...core.aliases import FloatArray, IntArray
 
 Z = 1.959964
@@ -37,7 +37,7 @@ def normal(values: FloatArray) -> tuple[float, float]:
 
 def log_losses(p: FloatArray, y: IntArray, least: float = LEAST) -> FloatArray:
     """Returns (n_rows,): minus the logarithm of the probability of each label; `y` are columns of p."""
-    return -np.log(np.maximum(p[np.arange(len(y)), y], least))
+    return -series.log(np.maximum(p[np.arange(len(y)), y], least))
 
 
 def squared_errors(p: FloatArray, y: FloatArray) -> FloatArray:

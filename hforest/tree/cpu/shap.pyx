@@ -6,6 +6,8 @@ from libc.string cimport memset
 
 import numpy as np
 
+from hforest.core import series
+
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
@@ -138,9 +140,16 @@ def shap_path_dependent(x, forest, const double[::1] share, values):
 def _points(n_players):
     # Returns t, 1 - t, -1 / (1 - t) and the weights of the points that integrate polynomials of a degree
     # below n_players from 0 to 1.
-    from numpy.polynomial.legendre import leggauss
-
-    point, weight = leggauss(max((n_players + 1) // 2, 1))
+    # By Gauss and Legendre, with Newton's method, as the eigenvalues of LAPACK differ between processors.
+    n = max((n_players + 1) // 2, 1)
+    point = -series.cos_of_turns((np.arange(n) + 0.75) / (2 * n + 1))
+    for _ in range(6):
+        before, here = np.ones(n), point
+        for k in range(2, n + 1):
+            before, here = here, ((2 * k - 1) * point * here - (k - 1) * before) / k
+        slope = n * (point * here - before) / (point * point - 1)
+        point = point - here / slope
+    weight = 2 / ((1 - point * point) * (slope * slope))
     rest = (1 - point) / 2
     return np.array([(1 + point) / 2, rest, -1 / rest, weight / 2])
 

@@ -1,77 +1,21 @@
 /* Soft routing of one tile: ROW samples through one tree. tiles.h includes this once per dtype and vector path, and
-   defines REAL, BITS and INTS (the integers of that width), LANES (elements of a vector), CODE (the target attribute),
-   T(name), the constants of exp, and TILES, the name of the table of functions at the end.
+   defines what decide.h needs, ROW, and TILES, the name of the table of functions at the end.
 
    A tile is transposed: row i holds vertex or leaf i for all its samples, 64 bytes, aligned. Each element belongs to
    one sample and undergoes the same operations in the same order for every LANES, so all paths are bit-identical. */
 
+#include "neural/decide.h"
+
 #define VECTORS (ROW / LANES)
 
 #if LANES == 1
-typedef REAL T(vec);
 typedef REAL T(loose);
-typedef BITS T(bits);
-typedef INTS T(ints);
 #else
-typedef REAL T(vec) __attribute__((vector_size(LANES * sizeof(REAL))));
 typedef REAL T(loose) __attribute__((vector_size(LANES * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
-typedef BITS T(bits) __attribute__((vector_size(LANES * sizeof(REAL))));
-typedef INTS T(ints) __attribute__((vector_size(LANES * sizeof(REAL))));
 #endif
 
 CODE HF_INLINE T(vec) T(load)(const REAL *p) { return *(const T(loose) *)p; }
 CODE HF_INLINE void T(store)(REAL *p, T(vec) a) { *(T(loose) *)p = a; }
-CODE HF_INLINE T(vec) T(all)(REAL a) { return a - (T(vec)){0}; }
-
-CODE HF_INLINE T(bits) T(as_bits)(T(vec) a) {
-    T(bits) b;
-    memcpy(&b, &a, sizeof b);
-    return b;
-}
-
-CODE HF_INLINE T(vec) T(as_real)(T(bits) a) {
-    T(vec) b;
-    memcpy(&b, &a, sizeof b);
-    return b;
-}
-
-/* Returns all ones in lanes where a < b. */
-CODE HF_INLINE T(bits) T(less)(T(vec) a, T(vec) b) {
-#if LANES == 1
-    return a < b ? ~(BITS)0 : 0;
-#else
-    return (T(bits))(a < b);
-#endif
-}
-
-/* exp(-|f|) = 2**n exp(r) with an integer n, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r) (docs/neural.md). n is
-   rounded by adding a number whose last place is 1; its low bits are added to the exponent. LN2_HIGH has so few bits
-   that n * LN2_HIGH is exact. From EXP_LIMIT on, the result would leave the normal numbers and is set to 0. */
-CODE HF_INLINE T(vec) T(decay)(T(vec) f) {
-    static const REAL q[] = EXP_COEFFICIENTS;
-    const T(bits) sign = (T(bits)){0} + ((BITS)1 << (8 * sizeof(REAL) - 1));
-    const T(vec) x = T(as_real)(T(as_bits)(f) | sign);
-    const T(bits) inside = T(less)(T(all)(-EXP_LIMIT), x);
-    T(vec) n = x * T(all)(LOG2_E) + T(all)(EXP_MAGIC), r, p;
-    const T(bits) exponent = T(as_bits)(n) << EXP_SHIFT;
-    int i;
-    n = n - T(all)(EXP_MAGIC);
-    r = (x - n * T(all)(LN2_HIGH)) - n * T(all)(LN2_LOW);
-    p = T(all)(q[EXP_DEGREE]);
-#pragma GCC unroll 16
-    for (i = EXP_DEGREE - 1; i >= 0; --i) p = p * r + T(all)(q[i]);
-    p = T(all)(1) + (r + r * r * p);
-    return T(as_real)((T(as_bits)(p) + exponent) & inside);
-}
-
-/* Writes d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in the last place, from e = exp(-|f|). */
-CODE HF_INLINE void T(decide)(T(vec) f, T(vec) e, T(vec) *d, T(vec) *c) {
-    const T(bits) negative = (T(bits))((T(ints))T(as_bits)(f) >> (8 * sizeof(REAL) - 1));
-    const T(vec) one = T(all)(1), big = one / (one + e), small = e * big;
-    const T(bits) change = (T(as_bits)(small) ^ T(as_bits)(big)) & negative;
-    *d = T(as_real)(T(as_bits)(big) ^ change);
-    *c = T(as_real)(T(as_bits)(small) ^ change);
-}
 
 /* Transposes LANES vectors: a[i] lane j <-> a[j] lane i. Each round interleaves the two halves of the array. */
 #if LANES > 1
@@ -516,6 +460,9 @@ static const hf_tiles TILES = {
     T(labels_tile), T(outputs_tile), T(expect_tile), T(multiply),
 };
 
+#undef REAL
+#undef BITS
+#undef INTS
 #undef TILES
 #undef VECTORS
 #undef LANES
