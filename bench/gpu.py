@@ -1,9 +1,12 @@
 """Tests and times of the CUDA backend on a GPU: kernels and whole jobs beside the CPU.
 
     python bench/gpu.py [--minutes 9] [--only "hinge*" ...] [--skip-tests] [--json bench/results/gpu.json]
+    python bench/gpu.py --untimed
 
-Needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each job. The
-result of the GPU must be bit-identical to that of the CPU before anything is timed. Columns:
+The first needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each
+job. The result of the GPU must be bit-identical to that of the CPU before anything is timed. The record has a
+digest of the PTX of each kernel. --untimed prints the names of the kernels whose digest is another now: they
+have never run on a GPU. It needs NVRTC: pip install -e '.[nvrtc]'. Columns:
 
 gpu      microseconds per call, measured on the host: the median over repeats of a loop of calls and one wait
 graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (it must not wait)
@@ -37,7 +40,8 @@ from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
-from common import labels, machine_text, need, numbers, record, spread
+from common import RESULTS, labels, machine_text, need, numbers, record, spread
+from gpu_counts import of_tests
 
 import hforest
 from hforest import co2, grow, hinge, layers, neural, optim, project, split, tree
@@ -468,6 +472,26 @@ def sources() -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in paths)).hexdigest()[:12]
 
 
+def kernels() -> dict[str, Any] | None:
+    """Returns the version of NVRTC and the digest of each kernel, or None without NVRTC."""
+    nvrtc, ptx = of_tests("host.nvrtc"), of_tests("host.ptx")
+    library = nvrtc.library()
+    return library and {"nvrtc": nvrtc.version(library), "digests": ptx.digests(np.float32)}
+
+
+def untimed(known: dict[str, Any], found: dict[str, Any]) -> str:
+    """Returns the table of the page: kernels of `found` that are not those of the record `known`."""
+    assert known["nvrtc"] == found["nvrtc"], f"the digests on record are of NVRTC {known['nvrtc']}"
+    names: dict[str, list[str]] = {}
+    for name, text in found["digests"].items():
+        subpackage, kernel = name.split("/")
+        if known["digests"].get(name) != text:
+            names.setdefault(subpackage, []).append(f"`{kernel}`")
+    total = [name.split("/")[0] for name in found["digests"]]
+    rows = [f"| `{a}` | {len(b)} of {total.count(a)} | {', '.join(sorted(b))} |" for a, b in names.items()]
+    return "\n".join(["| subpackage | kernels | names |", "|---|---|---|", *rows])
+
+
 def shown(microseconds: float | None) -> str:
     """Returns a time with three digits in its unit."""
     if microseconds is None:
@@ -505,13 +529,23 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"])
     parser.add_argument("--skip-tests", action="store_true")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument(
+        "--untimed", action="store_true", help="print the kernels that have never run on a GPU"
+    )
     options = parser.parse_args()
+    if options.untimed:
+        found = kernels()
+        if found is None:
+            sys.exit("gpu.py: expected NVRTC, got none; run pip install -e '.[nvrtc]' in the checkout")
+        print(untimed(json.loads((RESULTS / "gpu.json").read_text())["kernels"], found))
+        return 0
     need("-e '.[cuda13]'", "cupy")
     import cupy
 
     end = time.perf_counter() + 60 * options.minutes
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     about: dict[str, Any] = {"device": device, "sources": sources(), "cupy": cupy.__version__}
+    about["kernels"] = kernels()
     about["cuda"] = cupy.cuda.runtime.runtimeGetVersion()
     path, rows = Path(options.json) if options.json else None, []
     if path is not None and path.exists():

@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from hforest.core import launch
+
 from . import nvrtc
+from .compiler import MODULES
 
 ARCHITECTURE = "compute_90"
 
@@ -27,6 +30,16 @@ def kernels(source: str, dtype: Any) -> dict[str, str]:
 def digest(text: str) -> str:
     """Returns a hash of a kernel's PTX, which does not depend on the kernels before it."""
     return hashlib.sha256(re.sub(r"\$L__BB\d+", "$L__BB", text).encode()).hexdigest()[:16]
+
+
+def digests(dtype: Any) -> dict[str, str]:
+    """Returns the digest of every kernel of the package, by names such as "hinge/backward_x"."""
+    return {
+        f"{subpackage}/{name}": digest(text)
+        for subpackage, macros in MODULES
+        if not macros
+        for name, text in kernels(launch.source(launch.PACKAGE / subpackage), dtype).items()
+    }
 
 
 def _instructions(text: str) -> Iterator[tuple[str, list[str]]]:
