@@ -91,6 +91,8 @@ def test_a_wrong_peer_ends_the_bench_of_co2(name, script, monkeypatch):
 ROOT = Path(__file__).parents[1]
 CALLED_BY = {
     "core.first_named_outside": "hinge.backward_sparse",
+    "core.cos_of_turns": "stats.split_test", "core.exp": "tabular.predict", "core.log": "tabular.fit",
+    "core.log1p": "stats.split_test",
     "core.apart": "hforest.unchecked", "core.fits": "hforest.unchecked", "core.owned": "hforest.unchecked",
     "growth.best_splits": "scale.grow_by_rows", "growth.child_keys": "alternating.grow",
     "growth.columns_read": "hforest.grow", "growth.draw_projections": "scale.grow_by_rows",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import hinge
-from ..core import check, supervised
+from ..core import check, series, supervised
 from ..core.aliases import Array, ArrayLike, DType, FloatArray
 from ..core.dispatch import array_module
 from ..core.gpu import cast
@@ -122,8 +122,9 @@ def learning_rate(config: Config, step: int) -> float:
 
     It does not depend on `config.steps`: a continued run is bit-identical to a longer one.
     """
-    half_lives = step / config.lr_half_life if config.lr_half_life else 0.0
-    return config.lr * 0.5 ** min(10.0, half_lives)
+    half_lives = min(10.0, step / config.lr_half_life if config.lr_half_life else 0.0)
+    part, whole = math.modf(half_lives)
+    return config.lr * math.ldexp(float(series.exp(-math.log(2) * part)), -int(whole))
 
 
 WINDOW, STRIDE = 5, 3
