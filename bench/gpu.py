@@ -37,7 +37,7 @@ from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
-from common import labels, machine_text, need, numbers, record, spread
+from common import labels, machine_text, need, numbers, options_of, record, spread
 
 import hforest
 from hforest import co2, grow, hinge, layers, neural, optim, project, split, tree
@@ -496,7 +496,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"])
     parser.add_argument("--skip-tests", action="store_true")
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--only project* --skip-tests")
     need("-e '.[cuda13]'", "cupy")
     import cupy
 
