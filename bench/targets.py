@@ -145,11 +145,12 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--sizes", type=int, nargs="+", default=[5000, 20000, 50000])
+    parser.add_argument("--work", type=int, default=100_000, help="rows of all trees of a forest")
     parser.add_argument("--outputs", type=int, nargs="*", default=[10, 100], help="numbers of targets")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
-    options = options_of(parser, "--sizes 1000 --outputs --repeats 1")
+    options = options_of(parser, "--sizes 1000 --work 30000 --outputs --repeats 1")
     if options.table:
         print(table(json.loads(options.table.read_text())["rows"]))
         return
@@ -159,7 +160,7 @@ def main() -> None:
     jobs: dict[str, dict[str, Any]] = {}
     if importlib.util.find_spec("sklearn"):
         for n in options.sizes:
-            jobs |= forests(n, 1, max(2, 100000 // n))
+            jobs |= forests(n, 1, max(2, options.work // n))
         for n_outputs in options.outputs:
             jobs |= forests(options.sizes[0], n_outputs, 2)
     if importlib.util.find_spec("lightgbm"):
