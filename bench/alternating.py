@@ -12,6 +12,7 @@ are those of the forest on test samples, in percent; nothing is selected. A rand
 """
 
 import argparse
+import itertools
 import statistics
 import sys
 import time
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab" / "paper"))
 
 import numpy as np
-from common import labels, numbers, record, rows_by_cell, side_by_side
+from common import labels, numbers, options_of, record, rows_by_cell, side_by_side
 from table3 import load
 
 import hforest
@@ -55,13 +56,12 @@ class Cell(NamedTuple):
         return f"{self.data}, {self.method}, depth {self.depth}"
 
 
-def times(quick: bool) -> list[dict[str, Any]]:
+def times(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
     """Returns processor times of these forests and of `hforest.grow`, after a check that they are equal."""
     rows = []
     hforest.set_num_threads(1)
-    for n, depth in (
-        ((1000, 6), (1000, None)) if quick else ((1000, 6), (1000, None), (10_000, 10), (10_000, None))
-    ):
+    for n, limited in itertools.product(sizes, (True, False)):
+        depth = (6 if n <= 1000 else 10) if limited else None
         x, y = numbers(n, 16), labels(n, 8)
         settings: dict[str, Any] = {"n_trees": 10, "max_depth": depth, "rng": 0}
         want = hforest.grow(x, y, bootstrap=False, **settings)
@@ -76,7 +76,7 @@ def times(quick: bool) -> list[dict[str, Any]]:
             ),
             "alternating.grow": partial(alternating.grow, x, y, **settings),
         }
-        taken = side_by_side(calls, 3 if quick else 7, time.process_time)
+        taken = side_by_side(calls, repeats, time.process_time)
         least = {name: min(seconds) for name, seconds in taken.items()}
         rows.append({"n": n, "depth": depth, "seconds": least})
         shown = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in least.items())
@@ -134,16 +134,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small forests, under ten seconds")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1000, 10_000], help="samples of the first form"
+    )
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--sets", nargs="+", choices=list(PAPER), default=["letter", "usps"])
     parser.add_argument("--runs", type=int, default=3, help="number of seeds 0, 1, ...")
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = options_of(parser, "--sizes 1000 --repeats 3")
     hforest.set_num_threads(1)
     if args.data is None:
-        rows = times(args.quick)
+        rows = times(args.sizes, args.repeats)
         if args.json:
             record(args.json, rows)
     else:

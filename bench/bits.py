@@ -11,33 +11,37 @@ one version of NumPy. The parts are the functions `of_<subject>(task)` of the fi
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from bits_forests import digits
+from common import options_of
 from digests import Results, Task, make_task
 
 from hforest import _verify
 from hforest.core import machine
 
 
-def parts() -> Iterator[Callable[[Task], Results]]:
-    """Returns the functions of_<subject> of bits_*.py."""
+def parts(subjects: Sequence[str]) -> Iterator[Callable[[Task], Results]]:
+    """Returns the functions of_<subject> of bits_*.py, of all subjects if none is named."""
     for path in sorted(Path(__file__).parent.glob("bits_*.py")):
         module = importlib.import_module(path.stem)
-        yield from (part for name, part in vars(module).items() if name.startswith("of_"))
+        for name, part in vars(module).items():
+            if name.startswith("of_") and (not subjects or name[3:] in subjects):
+                yield part
 
 
-def results() -> Results:
-    """Yields names and hashes of the results of all subpackages, in both dtypes."""
+def results(subjects: Sequence[str] = ()) -> Results:
+    """Yields names and hashes of the results of all subpackages or of some subjects, in both dtypes."""
     for dtype in (np.float32, np.float64):
         task = make_task(dtype)
-        for part in parts():
+        for part in parts(subjects):
             for name, value in part(task):
                 yield f"{np.dtype(dtype).name} {name}", value
-    yield from digits()
-    yield from ((f"verify {name}", value) for name, value in _verify.results())
+    if not subjects:
+        yield from digits()
+        yield from ((f"verify {name}", value) for name, value in _verify.results())
 
 
 def main() -> int:
@@ -47,9 +51,12 @@ def main() -> int:
         "--paths", nargs="*", default=list(machine.simd_paths()), help="vector paths (default: all)"
     )
     parser.add_argument(
+        "--parts", nargs="*", default=[], metavar="SUBJECT", help="such as co2 of of_co2 (default: all)"
+    )
+    parser.add_argument(
         "--compare", metavar="FILE", help="output of an earlier run: print the lines that differ"
     )
-    options = parser.parse_args()
+    options = options_of(parser, "--paths plain --parts cascade co2")
     before: dict[str, str] = {}
     if options.compare:
         rows = (
@@ -59,7 +66,7 @@ def main() -> int:
     n_lines, n_different = 0, 0
     for path in options.paths:
         machine.set_simd(path)
-        for name, value in results():
+        for name, value in results(options.parts):
             key = f"{path} | {name}"
             n_lines += 1
             earlier = before.pop(key, "no line")

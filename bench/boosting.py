@@ -28,7 +28,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
         os.environ[f"{name}_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, options_of, record
 from tabular_data import Data, find, load
 
 import hforest
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables magic houses --repeats 1", "magic", "houses")
     if options.table:
         print(table(json.loads(options.table.read_text())["rows"]))
         return

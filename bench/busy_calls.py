@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from common import machine_text, numbers, record
+from common import machine_text, numbers, options_of, record
 
 SETTINGS: dict[str, tuple[int, dict[str, str]]] = {
     "one thread": (1, {}),
@@ -63,9 +63,10 @@ def measured(n_threads: int, repeats: int) -> dict[str, tuple[float, np.ndarray]
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns the table in Markdown: a line for each call."""
     taken = {(row["call"], row["setting"]): row["milliseconds"] for row in rows}
-    lines = [f"| call | {' | '.join(SETTINGS)} |", f"|---|{'---|' * len(SETTINGS)}"]
+    settings = list(dict.fromkeys(setting for _, setting in taken))
+    lines = [f"| call | {' | '.join(settings)} |", f"|---|{'---|' * len(settings)}"]
     for call in dict.fromkeys(call for call, _ in taken):
-        lines.append(f"| {call} | {' | '.join(f'{taken[call, a]:.2f}' for a in SETTINGS)} |")
+        lines.append(f"| {call} | {' | '.join(f'{taken[call, a]:.2f}' for a in settings)} |")
     return "\n".join(lines)
 
 
@@ -75,17 +76,16 @@ def main() -> None:
     )
     parser.add_argument("--busy", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--json")
-    parser.add_argument("--quick", action="store_true", help="one busy process, 3 repeats")
-    options = parser.parse_args()
-    if options.quick:
-        options.busy, options.repeats = 1, 3
+    options = options_of(parser, "--busy 1 --repeats 3 --settings 'one thread' 'two, as set'")
     print(machine_text(), f"{options.busy} other busy processes", sep="\n")
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
     rows: list[dict[str, Any]] = []
     want: dict[str, np.ndarray] = {}
     try:
-        for setting, (n_threads, variables) in SETTINGS.items():
+        for setting in options.settings:
+            n_threads, variables = SETTINGS[setting]
             os.environ.update(variables)
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                 found = process.submit(measured, n_threads, options.repeats).result()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, options_of, record
 
 import hforest
 from hforest import cascade
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--trees 2 --levels 1")
     hforest.set_num_threads(options.threads)
     print(machine_text())
     names = options.only or (["digits"] if options.data is None else ["digits", "letter"])

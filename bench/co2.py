@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, record, side_by_side, sizes_like
+from common import ceilings, machine_text, options_of, record, side_by_side, sizes_like
 from scipy import special
 
 import hforest
@@ -43,7 +43,6 @@ Shape = tuple[int, ...]
 """Samples, features and classes."""
 
 SHAPES = ((100_000, 100, 10), (60_000, 784, 10), (15_000, 17, 26))
-QUICK = ((20_000, 100, 10),)
 BATCH = 100
 LR, NU, MOMENTUM = 0.01, 10.0, 0.9
 
@@ -322,15 +321,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="one small shape, in a few seconds")
     parser.add_argument("--only", nargs="+", choices=[*KERNELS, "tree"], default=[*KERNELS, "tree"])
     parser.add_argument("--shapes", nargs="+", type=sizes_like("2000,30,10", (1, 2, 2)), metavar="n,F,K")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    shapes = options.shapes or (QUICK if options.quick else SHAPES)
-    repeats = min(options.repeats, 2) if options.quick else options.repeats
+    options = options_of(parser, "--shapes 300,5,3 --repeats 1")
+    shapes = options.shapes or SHAPES
     before = hforest.get_num_threads()
     hforest.set_num_threads(1)
     print(machine_text())
@@ -338,7 +335,7 @@ def main() -> int:
     rows = []
     for shape in shapes:
         for name in [name for name in KERNELS if name in options.only]:
-            row = {"job": name, "shape": list(shape), **KERNELS[name](shape, repeats)}
+            row = {"job": name, "shape": list(shape), **KERNELS[name](shape, options.repeats)}
             row["share"] = 1e6 * row["bytes"] / copied / row["us"]
             rows.append(row)
             print(text_of(row), flush=True)

@@ -3,7 +3,8 @@
     python bench/compare.py OLD [--benches grow predict hinge co2 neural] [--rounds 3] [--data DIR]
         [--simd avx512] [--json FILE]
 
-OLD is a checkout of another commit, built in place; the new one is that of this script. A round runs each
+OLD is a checkout of another commit, built in place (default: that of this script, to see the noise); the
+new one is that of this script. A round runs each
 bench of both checkouts, each in its own process on one thread. The order alternates between rounds. Each
 checkout runs its own script, which checks results before it takes times; rows that both have are compared, by
 the least time of all rounds. Rows of other libraries and of the reference are left out. Run it in an
@@ -20,15 +21,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import Bar, machine_text, record
+from common import QUICK, Bar, machine_text, options_of, record
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHES = {
-    "grow": ["--repeats", "1"],
-    "predict": ["--repeats", "3"],
-    "hinge": ["--repeats", "3"],
-    "co2": ["--repeats", "3"],
-    "neural": ["--repeats", "3"],
+    "grow": "--threads 1 --repeats 1",
+    "predict": "--threads 1 --repeats 3",
+    "hinge": "--threads 1 --repeats 3",
+    "co2": "--repeats 3",
+    "neural": "--threads 1 --repeats 3",
 }
 WITH_DATA = ("grow", "co2")
 TIMES = ("seconds", "seconds_per_row", "ns_per_pair", "us", "least_ms", "ms", "microseconds")
@@ -54,7 +55,8 @@ def run(checkout: Path, bench: str, options: argparse.Namespace, directory: str)
     """Returns the times of one run of a checkout's bench."""
     out = Path(directory) / "record.json"
     out.unlink(missing_ok=True)
-    command = [sys.executable, f"bench/{bench}.py", "--threads", "1", "--json", str(out), *BENCHES[bench]]
+    words = QUICK if options.quick else BENCHES[bench]
+    command = [sys.executable, f"bench/{bench}.py", "--json", str(out), *words.split()]
     if options.data is not None and bench in WITH_DATA:
         command += ["--data", str(options.data.resolve())]
     environment = {**os.environ, "PYTHONPATH": "."}
@@ -92,13 +94,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("old", type=Path)
+    parser.add_argument("old", type=Path, nargs="?", default=ROOT)
     parser.add_argument("--benches", nargs="+", choices=tuple(BENCHES), default=list(BENCHES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--simd", choices=("plain", "vector", "avx2", "avx512"))
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--benches hinge --rounds 1")
     if not (options.old / "hforest").is_dir():
         parser.error(f"OLD: expected a checkout built in place, got {options.old}")
     print(machine_text())

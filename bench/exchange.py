@@ -34,7 +34,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, side_by_side, spread
+from common import machine_text, need, options_of, record, side_by_side, spread
 
 import hforest
 
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lleaves", metavar="FILE", default="")
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--models multiclass --rows 1 --missing 0 --repeats 1")
     need("-e '.[bench,treelite]' xgboost lightgbm", "treelite", "xgboost", "lightgbm")
     print(machine_text())
     run(options)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, side_by_side
+from common import machine_text, need, options_of, record, side_by_side
 from tabular_data import CHOOSE, JUDGE, PUBLIC, Data, find, load
 
 import hforest
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables magic --rows 300 --repeats 1", "magic")
     need("-e '.[onnx]' onnxruntime", "onnx", "onnxruntime")
     if options.timed:
         need("lightgbm catboost ydf", "lightgbm", "catboost", "ydf")

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine_text, need, record
+from common import RESULTS, machine_text, need, options_of, record
 
 import hforest
 
@@ -44,7 +44,6 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "ferns": {"lr": 0.01, "depth": 6},
     "none": {"lr": 0.01},
 }
-TRAIN, HELD_OUT = 16_000, 3000
 
 
 def load(folder: Path, test: bool) -> list[Any]:
@@ -53,7 +52,8 @@ def load(folder: Path, test: bool) -> list[Any]:
 
     with np.load(folder / "letter.npz") as file:
         x, y = file["x"].astype(np.float32), file["y"].astype(np.int64)
-    first, last = (TRAIN, len(x)) if test else (TRAIN - HELD_OUT, TRAIN)
+    train, held_out = 4 * len(x) // 5, 3 * len(x) // 20
+    first, last = (train, len(x)) if test else (train - held_out, train)
     x = (x - x[:first].mean(axis=0)) / x[:first].std(axis=0)
     return [torch.from_numpy(a) for a in (x[:first], y[:first], x[first:last], y[first:last])]
 
@@ -127,7 +127,7 @@ def error(net: Any, x: Any, y: Any) -> float:
         return 100 * float((net(x).argmax(dim=1) != y).double().mean())
 
 
-def search(folder: Path) -> list[dict[str, Any]]:
+def search(folder: Path, epochs: int) -> list[dict[str, Any]]:
     """Returns the results of all trials on the held-out samples."""
     data = load(folder, False)
     trials = []
@@ -135,13 +135,13 @@ def search(folder: Path) -> list[dict[str, Any]]:
         for lr in RATES:
             for depth in FERNS if name == "ferns" else (6,):
                 settings = {"lr": lr, "depth": depth} if name == "ferns" else {"lr": lr}
-                found = error(train(name, 0, data, lr, depth), *data[2:])
+                found = error(train(name, 0, data, lr, depth, epochs), *data[2:])
                 trials.append({"layer": name, "settings": settings, "held_out_error": found})
                 print(trials[-1], flush=True)
     return trials
 
 
-def costs() -> dict[str, dict[str, Any]]:
+def costs(repeats: int) -> dict[str, dict[str, Any]]:
     """Measures for each layer parameters, multiply-adds, comparisons and minimum milliseconds of calls."""
     import torch
     from torch.nn import functional
@@ -179,7 +179,7 @@ def costs() -> dict[str, dict[str, Any]]:
 
         calls |= {(name, "layer_ms"): evaluate, (name, "network_ms"): whole, (name, "step_ms"): step}
     least = dict.fromkeys(calls, math.inf)
-    for _ in range(300):
+    for _ in range(repeats):
         for key, call in calls.items():
             for _ in range(3):
                 begin = time.perf_counter()
@@ -215,9 +215,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
     parser.add_argument("--search", action="store_true", help="make only the trials on the held-out samples")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--repeats", type=int, default=300, help="rounds of three timed calls")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "fern_layer.json")
-    args = parser.parse_args()
+    args = options_of(parser, "--data {data} --seeds 0 1 --epochs 1 --repeats 2", "letter")
     file: dict[str, Any] = json.loads(args.json.read_text()) if args.json.exists() else {"rows": []}
     rows: list[dict[str, Any]] = file["rows"]
     if args.data:
@@ -228,13 +230,16 @@ def main() -> None:
         torch.set_num_threads(args.threads)
         trials = file.get("trials", [])
         if args.search:
-            trials = search(args.data)
+            trials = search(args.data, args.epochs)
         else:
-            data, found = load(args.data, True), costs()
+            data, found = load(args.data, True), costs(args.repeats)
             rows = [
                 {
                     "layer": name, "settings": CHOSEN[name], **found[name],
-                    "errors": [error(train(name, s, data, **CHOSEN[name]), *data[2:]) for s in args.seeds],
+                    "errors": [
+                        error(train(name, s, data, epochs=args.epochs, **CHOSEN[name]), *data[2:])
+                        for s in args.seeds
+                    ],
                 }
                 for name in LAYERS
             ]  # fmt: skip

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, sparse
+from common import machine_text, options_of, record, sparse
 
 import hforest
 from hforest import grow as grow_forest
@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables churn --rows 300 --splits 1", "churn")
     hforest.set_num_threads(options.threads)
     print(machine_text())
     if options.train:

@@ -40,7 +40,7 @@ from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
-from common import RESULTS, labels, machine_text, need, numbers, record, spread
+from common import RESULTS, labels, machine_text, need, numbers, options_of, record, spread
 from gpu_counts import of_tests
 
 import hforest
@@ -532,7 +532,7 @@ def main() -> int:
     parser.add_argument(
         "--untimed", action="store_true", help="print the kernels that have never run on a GPU"
     )
-    options = parser.parse_args()
+    options = options_of(parser, "--only project* --skip-tests")
     if options.untimed:
         found = kernels()
         if found is None:

@@ -51,7 +51,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from common import labels, numbers, record
+from common import labels, numbers, options_of, record
 
 import hforest
 from hforest import co2, growth, hinge, layers, neural, optim, project, split, tree
@@ -490,7 +490,7 @@ def main() -> int:
         "--all", action="store_true", help="print every kernel, not only those with most accesses"
     )
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--parts kernels --only hinge.forward")
     dtype = np.dtype(options.dtype).type
     parts: dict[str, Any] = {}
     if options.json is not None and options.json.exists():

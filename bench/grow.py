@@ -19,6 +19,7 @@ After the sets the bench measures:
 """
 
 import argparse
+import importlib.util
 import resource
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import COMPLETELY_RANDOM, machine_text, record, sparse
+from common import COMPLETELY_RANDOM, machine_text, options_of, record, sparse
 
 import hforest
 from hforest import growth, project, tree
@@ -417,7 +418,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rungs", nargs="+", metavar="WORD")
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--sets synthetic --trees 3 --repeats 1 --features 50 --rungs exact")
     if options.peak_of:
         return peak(options.peak_of, options.trees, options.max_bins)
     print(machine_text())
@@ -438,7 +439,7 @@ def main() -> int:
         rows += views(options.repeats)
     if options.rungs is None or "wide" in options.rungs:
         rows += wide(options.repeats)
-    if options.rungs is None or "max_leaf_nodes" in options.rungs:
+    if (options.rungs is None or "max_leaf_nodes" in options.rungs) and importlib.util.find_spec("sklearn"):
         hforest.set_num_threads(1)
         rows += few_leaves(options.repeats)
     if options.json:

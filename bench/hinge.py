@@ -31,6 +31,7 @@ from common import (
     add_clock,
     ceilings,
     machine_text,
+    options_of,
     plainly,
     record,
     seconds,
@@ -317,7 +318,7 @@ def main() -> int:
     parser.add_argument(
         "--append", action="store_true", help="keep rows of the file unless they are measured again"
     )
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 100,10,5,3,2 --threads 1 --repeats 1")
     print(machine_text())
     rows = reference_rung(options) + call_rung(options) + run(options)
     if options.json and options.append:

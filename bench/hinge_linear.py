@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, plainly, record, side_by_side, sizes_like, spread
+from common import machine_text, options_of, plainly, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import hinge
@@ -130,7 +130,7 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 100,10,5,3,2 --repeats 1")
     hforest.set_num_threads(1)
     print(machine_text())
     print(f"{'n,F,M,D,K':>20} {'kind':5} {'job':16} {'rung':12} {'ms':>10} {'spread':>7}")

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import sparse
+from common import options_of, sparse
 
 import hforest
 from hforest import cascade, co2, grow, hinge, neural, project, samples, split, tree
@@ -293,10 +293,11 @@ def main() -> None:
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--alone", action="store_true")
-    options = parser.parse_args()
+    options = options_of(parser, "--small")
     print(f"{hforest.get_num_threads()} threads; seconds")
+    words = options.words or ["samples"] * options.quick
     for name, prepare in CALLS.items():
-        if options.words and not any(word in name for word in options.words):
+        if words and not any(word in name for word in words):
             continue
         call = prepare(options.small)
         alone = ""

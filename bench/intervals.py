@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, parser_of_cells, record, rows_by_cell
+from common import cells_named, options_of, parser_of_cells, record, rows_by_cell
 from scipy.stats import norm
 
 from hforest import grow, stats, tree
@@ -123,7 +123,7 @@ def measure(
 
 def main() -> None:
     parser = parser_of_cells(__doc__, 40)
-    options = parser.parse_args()
+    options = options_of(parser, "--cells 'waves 200 2 *' --sets 2")
     chosen = cells_named(parser, cells(), options.cells)
     rows = rows_by_cell(options.json, Cell)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, seconds
+from common import machine_text, need, options_of, record, seconds
 
 from hforest import hinge, neural
 
@@ -77,7 +77,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--json")
-    args = parser.parse_args()
+    args = options_of(parser, "--repeats 3")
     need("-e '.[bench,jax]'", "jax")
     import jax
 

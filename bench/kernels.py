@@ -30,6 +30,7 @@ from common import (
     labels,
     machine_text,
     numbers,
+    options_of,
     plainly,
     record,
     side_by_side,
@@ -422,7 +423,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7)
     add_clock(parser)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--scale 0.01 --repeats 1")
     hforest.set_num_threads(options.threads)
     print(machine_text())
     print(f"{options.clock} time")

@@ -37,7 +37,7 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import RESULTS, machine_text, record, sparse
+from common import RESULTS, machine_text, options_of, record, sparse
 from grow import peak_resident
 
 import hforest
@@ -296,7 +296,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--table", action="store_true", help="print the table of the record")
     parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser, "--rows 3000 --trees 1 --threads 1 --only exact")
     if options.measure:
         name, folder, *numbers = options.measure
         print(json.dumps(measure(name, Path(folder), *map(int, numbers))))

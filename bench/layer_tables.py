@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine_text, need, record
+from common import RESULTS, machine_text, need, options_of, record
 from scipy.special import ndtri
 from tabular_data import find, load
 
@@ -187,16 +187,12 @@ def main() -> None:
     parser.add_argument(
         "--data", nargs="+", type=Path, help="folders of tables; without it the record is printed"
     )
-    parser.add_argument("--quick", action="store_true", help="one table, 600 rows, two epochs; no record")
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--json", type=Path, default=RESULTS / "layer_tables.json")
-    args = parser.parse_args()
+    args = options_of(parser, "--data {data}", "letter")
     if args.data:
         need("-e '.[bench,torch]'", "torch")
         rows = run(args)
-        if args.quick:
-            print(table(rows))
-            return
         import torch
 
         record(args.json, rows, torch=torch.__version__, command=" ".join(sys.argv))

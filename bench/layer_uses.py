@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from common import RESULTS, machine_text, need, record, side_by_side
+from common import RESULTS, machine_text, need, options_of, record, side_by_side
 
 import hforest
 from hforest import demo, hinge, images, layers
@@ -562,10 +562,9 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder of camvid.npz; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--quick", action="store_true", help="small runs on noise; no record")
     parser.add_argument("--json", type=Path, default=RESULTS / "layer_uses.json")
-    args = parser.parse_args()
-    rows = json.loads(args.json.read_text())["rows"] if args.json.exists() and not args.quick else []
+    args = options_of(parser, "--only leaves")
+    rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
     if args.data or args.quick:
         need("-e '.[bench,torch,onnx]' onnxruntime onnxscript", "torch", "onnxruntime", "onnxscript")
         import torch
@@ -575,8 +574,7 @@ def main() -> None:
         for part in args.only:
             measured = runs[part](args.data, args.quick)
             rows = [row for row in rows if row["part"] not in {r["part"] for r in measured}] + measured
-            if not args.quick:
-                record(args.json, rows, torch=torch.__version__, command=" ".join(sys.argv))
+            record(args.json, rows, torch=torch.__version__, command=" ".join(sys.argv))
     print(machine_text())
     for part in dict.fromkeys(row["part"] for row in rows):
         print(f"\n{table(rows, part)}")

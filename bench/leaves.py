@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, side_by_side
+from common import machine_text, need, options_of, side_by_side
 
 import hforest
 from hforest import grow, tree
@@ -42,11 +42,11 @@ def converted(model: Any, x: Any, y: Any) -> tuple[tree.Forest, tree.LeafTargets
     return forest, tree.leaf_targets(forest, x, y, counts=counts)
 
 
-def quantiles(threads: list[int], repeats: int) -> None:
+def quantiles(n_rows: int, threads: list[int], repeats: int) -> None:
     """Prints a line for each size of leaves, method and number of threads."""
     from quantile_forest import RandomForestQuantileRegressor
 
-    x, y = problem(10_000, 10)
+    x, y = problem(n_rows, 10)
     rows = np.random.default_rng(1).normal(size=(5000, 10)).astype(np.float32)
     for least in (1, 5, 20):
         model = RandomForestQuantileRegressor(
@@ -72,9 +72,9 @@ def quantiles(threads: list[int], repeats: int) -> None:
             print(f"min_samples_leaf {least:2d}, {n} threads: {text}; ratio {ratio:.1f}", flush=True)
 
 
-def proximity() -> None:
+def proximity(n_rows: int) -> None:
     """Prints the time and the stored numbers of a matrix of proximities."""
-    x, y = problem(10_000, 20)
+    x, y = problem(n_rows, 20)
     forest = grow(x, y > 0, 500, rng=0)
     for settings in SETTINGS:
         begin = time.perf_counter()
@@ -94,14 +94,15 @@ def main() -> int:
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--proximity", action="store_true")
-    options = parser.parse_args()
+    options = options_of(parser, "--proximity --rows 300")
     print(machine_text())
     if options.proximity:
-        proximity()
+        proximity(options.rows)
     else:
         need("-e '.[bench]' quantile-forest", "quantile_forest")
-        quantiles(options.threads, options.repeats)
+        quantiles(options.rows, options.threads, options.repeats)
     return 0
 
 

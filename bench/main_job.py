@@ -20,7 +20,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from common import Bar, machine_text, record
+from common import Bar, machine_text, options_of, record
 
 import hforest
 from hforest import __main__ as command
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--test", action="store_true", help="read the test rows")
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--steps 25 --lr 0.01 --halvings 0")
     hforest.set_num_threads(options.threads)
     print(machine_text())
     rows = test() if options.test else choose(options)

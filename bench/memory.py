@@ -29,12 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, record, sparse
+from common import RESULTS, options_of, record, sparse
 
 import hforest
 from hforest import cascade, co2, grow, hinge, neural, samples, stats, tabular, tree
 
 CALLS = ("encode, 256 bins", "encode, exact", "predict", "apply")
+DTYPES = ("uint16", "int64")
 N_COLUMNS = 50
 
 
@@ -161,12 +162,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument("--json", help="file for the record")
     parser.add_argument("--calls", action="store_true", help="measure each kind of call, on arrays in memory")
     parser.add_argument("--table", type=Path, help="print the table of a record of --calls")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser, "--rows 20000 --dtypes uint16")
     if options.table:
         print(table(json.loads(options.table.read_text())["rows"]))
         return
@@ -191,7 +193,7 @@ def main() -> None:
         return
     print(f"{hforest.get_num_threads()} threads; megabytes")
     print(f"{'call':18} {'dtype':8} {'file':>6} {'result':>6} {'own':>6} {'above':>6} {'maxrss':>6} {'s':>6}")
-    for dtype in ("uint16", "int64"):
+    for dtype in options.dtypes:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "x")
             _file(path, options.rows, np.dtype(dtype))

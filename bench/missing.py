@@ -26,7 +26,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
         os.environ[f"{name}_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import machine_text, need, record
+from common import machine_text, need, options_of, record
 
 from hforest import grow, tree
 
@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables magic --seeds 1", "magic")
     if options.table:
         old = json.loads(options.table.read_text())["rows"]
         print(table(old))

@@ -25,12 +25,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, machine_text, need, record, side_by_side
+from common import RESULTS, machine_text, need, options_of, record, side_by_side
 from fern_layer import load
 
 import hforest
 
-UNITS, BATCH, EPOCHS, SEEDS = 64, 128, 10, (0, 1, 2)
+UNITS, BATCH = 64, 128
 HEADS = ("MLP", "hinge")
 CENTRE: dict[str, Any] = {"decay": 0.0, "norm": "RunningNorm"}
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -60,7 +60,7 @@ def build(head: str, norm: str, sparse: bool = False) -> Any:
     return nn.Sequential(nn.Linear(16, UNITS), norms[norm](UNITS), *layers)  # fmt: skip
 
 
-def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm: str) -> float:
+def train(head: str, seed: int, data: list[Any], epochs: int, rate: float, decay: float, norm: str) -> float:
     """Returns the error of the trained network on the last two arrays, in percent."""
     import torch
     from torch.nn import functional
@@ -69,11 +69,11 @@ def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm
     x, y, x_test, y_test = data
     net = build(head, norm)
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=decay)
-    n_steps = EPOCHS * (len(x) // BATCH)
+    n_steps = epochs * (len(x) // BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: max(0.01, 0.5 * (1 + math.cos(math.pi * step / n_steps)))
     )
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         order = torch.randperm(len(x))
         for i in range(0, len(x) - BATCH + 1, BATCH):
             picked = order[i : i + BATCH]
@@ -86,7 +86,7 @@ def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm
         return 100 * float((net.eval()(x_test).argmax(dim=1) != y_test).double().mean())
 
 
-def search(folder: Path) -> list[dict[str, Any]]:
+def search(folder: Path, seeds: list[int], epochs: int) -> list[dict[str, Any]]:
     """Measures the held-out errors of all settings."""
     data = load(folder, False)
     trials: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def search(folder: Path) -> list[dict[str, Any]]:
             for value in values:
                 tried = settings | {name: value}
                 same = [t for t in trials if t["head"] == head and t["settings"] == tried]
-                errors = same[0]["errors"] if same else [train(head, s, data, **tried) for s in SEEDS]
+                errors = same[0]["errors"] if same else [train(head, s, data, epochs, **tried) for s in seeds]
                 trials.append({"head": head, "name": name, "settings": tried, "errors": errors})
                 print(trials[-1], flush=True)
             if name == "rate":
@@ -110,7 +110,7 @@ def best(trials: list[dict[str, Any]], head: str) -> dict[str, Any]:
     return dict(min(mine, key=lambda t: statistics.mean(t["errors"]))["settings"])
 
 
-def steps() -> dict[str, float]:
+def steps(repeats: int) -> dict[str, float]:
     """Measures milliseconds per training step."""
     import torch
     from torch.nn import functional
@@ -130,7 +130,7 @@ def steps() -> dict[str, float]:
             optimizer.zero_grad()
 
         calls[name] = step
-    return {name: 1e3 * min(taken) for name, taken in side_by_side(calls, 60, time.process_time).items()}
+    return {name: 1e3 * min(taken) for name, taken in side_by_side(calls, repeats, time.process_time).items()}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -167,8 +167,11 @@ def main() -> None:
     parser.add_argument(
         "--times", action="store_true", help="measure only the times of steps, and write them to the record"
     )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=60, help="timed calls of a step")
     parser.add_argument("--json", type=Path, default=RESULTS / "mlp_head.json")
-    args = parser.parse_args()
+    args = options_of(parser, "--data {data} --seeds 0 1 --epochs 1 --repeats 2", "letter")
     if args.data or args.times:
         need("-e '.[bench,torch]'", "torch")
         import torch
@@ -179,14 +182,18 @@ def main() -> None:
             file = json.loads(args.json.read_text())
             trials, rows, command = file["trials"], file["rows"], file["command"]
         else:
-            trials, data, command = search(args.data), load(args.data, True), " ".join(sys.argv)
+            trials, data, command = (
+                search(args.data, args.seeds, args.epochs),
+                load(args.data, True),
+                " ".join(sys.argv),
+            )
             rows = []
             for head in HEADS:
                 chosen = best(trials, head)
-                errors = [train(head, s, data, **chosen) for s in SEEDS]
+                errors = [train(head, s, data, args.epochs, **chosen) for s in args.seeds]
                 n = sum(p.numel() for p in build(head, "none")[2:].parameters())
                 rows.append({"head": head, "settings": chosen, "parameters": n, "errors": errors})
-        ms = steps()
+        ms = steps(args.repeats)
         for row in rows:
             row["ms"] = ms[row["head"]]
         rows[1]["row_adam_ms"] = ms["RowAdam"]

@@ -42,6 +42,7 @@ from common import (
     ceilings,
     machine_text,
     need,
+    options_of,
     record,
     seconds,
     side_by_side,
@@ -427,7 +428,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     add_clock(parser)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 100,3,3,2 --jobs forward backward --threads 1 --repeats 1")
     need("-e '.[bench]'", "threadpoolctl")
     print(machine_text())
     store(options.json, [reference_rung(options), *run(options)])

@@ -34,7 +34,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, side_by_side, spread
+from common import machine_text, need, options_of, record, side_by_side, spread
 from exchange import daal_call, samples
 
 import hforest
@@ -243,7 +243,7 @@ def main() -> int:
     parser.add_argument("--data", metavar="FILE", default="")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--models hinge --repeats 1")
     if not set(options.models) <= {"letter", "hinge"}:
         need("-e '.[bench,treelite]' xgboost lightgbm", "treelite", "xgboost", "lightgbm")
     print(machine_text())

@@ -20,7 +20,7 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import machine_text, record, side_by_side, sizes_like, spread
+from common import machine_text, options_of, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import grow, tree
@@ -135,7 +135,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 500,10,5,5,3 --repeats 1")
     print(machine_text())
     rows = run(options)
     if options.json:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from common import need, options_of
 
 import hforest
 
@@ -61,7 +62,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tables", nargs="+", default=list(TARGETS), choices=list(TARGETS))
     parser.add_argument("--levels", nargs="+", type=int, default=[0, 300, 1700], help="0: no column is added")
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables oj", "oj.csv.gz")
+    need("pandas", "pandas")
     print("errors in percent with a column of", *options.levels, "random categories")
     for name in options.tables:
         x, y, categories = load(options.data / f"{name}.csv.gz")

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import numpy as np
-from common import machine_text, need
+from common import machine_text, need, options_of
 
 KINDS = ("numbers", "text", "digits")
 
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser, "--rows 2000 --columns 5 --kinds numbers")
     need("-e '.[tables]'", "polars", "narwhals")
     if options.memory_of:
         memory(options.memory_of)

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab" / "paper"))
 import co2_data
 import numpy as np
 import tabular_data
-from common import RESULTS, record
+from common import RESULTS, options_of, record
 
 import hforest
 from hforest import co2, tree
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=[*SETS, *TABLES], default=[*SETS, *TABLES])
     parser.add_argument("--json", type=Path, default=RESULTS / "refine.json")
-    args = parser.parse_args()
+    args = options_of(parser, "--data {data} --only churn", "churn")
     rows = json.loads(args.json.read_text())["rows"] if args.json.exists() else []
     hforest.set_num_threads(1)
     for name in args.only if args.data else ():

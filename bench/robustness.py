@@ -32,7 +32,7 @@ from typing import Any
 
 import bits
 import numpy as np
-from common import machine_text, sparse
+from common import machine_text, options_of, sparse
 from digests import digest
 
 import hforest
@@ -237,7 +237,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--saver", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser, "--parts kills --n-kills 2")
     if options.child:
         child(options.child, options.n_samples, options.megabytes)
         return 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import need, record
+from common import need, options_of, record
 from workers import run_workers
 
 from hforest import growth, project, scale
@@ -184,13 +184,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {a} |" for a in lines)])
 
 
+def kinds_of(args: argparse.Namespace) -> list[tuple[str, int, int]]:
+    """Returns kinds, numbers of processes and of threads: one process, then those that exchange."""
+    more = [(args.comm, args.processes, 1)] if args.comm != "none" else []
+    return [("one", 1, args.processes), *more]
+
+
 def forest(args: argparse.Namespace) -> list[dict[str, Any]]:
     case = {"rows": args.rows, "features": args.features, "classes": args.classes, "trees": args.trees}
     if args.projections:
         case["projections"] = args.projections
-    n = args.processes
-    kinds = [] if args.no_engine else [("engine", 1, n)]
-    kinds += [("one", 1, n), (args.comm, n, 1)]
+    kinds = ([] if args.no_engine else [("engine", 1, args.processes)]) + kinds_of(args)
     rows = [shown(run(*kind, case)) for kind in kinds]
     if len({row["hash"] for row in rows if row["kind"] != "engine"}) != 1:
         raise SystemExit("the forests differ")
@@ -206,7 +210,7 @@ def level(args: argparse.Namespace) -> list[dict[str, Any]]:
     ]
     rows = []
     for case in cases:
-        for kind, size, threads in (("one", 1, args.processes), (args.comm, args.processes, 1)):
+        for kind, size, threads in kinds_of(args):
             found = [run(kind, size, threads, {**case, "max_depth": 6, "max_gathered": 0}) for _ in range(3)]
             row = min(found, key=lambda row: row["level"][0])
             row["seconds"], row["bytes"], row["messages"] = row["level"]
@@ -218,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("forest", "level", "work"))
+    parser.add_argument("what", nargs="?", choices=("forest", "level", "work"), default="forest")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=30)
     parser.add_argument("--classes", type=int, default=2)
@@ -227,16 +231,17 @@ def main() -> None:
     parser.add_argument(
         "--projections", type=int, default=0, help="number of sparse projections per node; 0: features"
     )
-    parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
+    parser.add_argument("--comm", choices=("torch", "mpi", "none"), default="torch")
     parser.add_argument("--no-engine", action="store_true", help="do not measure `growth` on one machine")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--kind", help=argparse.SUPPRESS)
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = options_of(parser, "--comm none --rows 2000 --features 5 --trees 2")
     if args.what == "work":
         work(args.kind, args.case)
         return
-    need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
+    if args.comm != "none":
+        need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
     rows = (forest if args.what == "forest" else level)(args)
     if args.json:
         record(args.json, rows)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, need, record
+from common import RESULTS, need, options_of, record
 from workers import run_workers
 
 from hforest import demo, hinge, layers, optim, scale
@@ -126,7 +126,7 @@ def digest(arrays: list[np.ndarray]) -> str:
 
 def work(kind: str, case: dict[str, Any], folder: Path) -> None:
     """Runs the work of a process, and prints a line of json."""
-    data = demo.load_data(folder / "letter.npz", n_train=16000)
+    data = demo.load_data(folder / "letter.npz", n_train=case["train"])
     config = demo.Config(kind=case["forest"], n_trees=case["trees"], batch_size=BATCH, lr=LR)
     state = demo.start(config, data.x_train.shape[1], data.n_classes)
     comm: Any = None if kind == "demo" else communicator(kind)
@@ -198,25 +198,30 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--trees", type=int, nargs="+", default=[100])
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--train", type=int, default=16_000, help="number of training samples")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
+    parser.add_argument("--comm", choices=("torch", "mpi", "none"), default="torch")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = options_of(
+        parser, "--data {data} --comm none --kinds tree --trees 5 --steps 3 --train 500", "letter"
+    )
     if args.work:
         work(args.work, args.case, args.data)
         return
     if args.data is None:
         print(table(json.loads((args.json or RESULTS / "scale_hinge.json").read_text())["rows"]))
         return
-    need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
+    if args.comm != "none":
+        need(f"-e '.[bench,{args.comm}]'", {"torch": "torch", "mpi": "mpi4py"}[args.comm])
     rows = []
     for kind, n_trees in ((kind, n) for n in args.trees for kind in args.kinds):
-        case = {"forest": kind, "trees": n_trees, "steps": args.steps}
+        case = {"forest": kind, "trees": n_trees, "steps": args.steps, "train": args.train}
         found = [run("demo", 1, threads, case, args.data) for threads in (1, 2)]
         found.append(run("one", 1, 1, case, args.data))
-        found += [run(args.comm, size, 1, case, args.data) for size in args.workers]
+        for size in args.workers if args.comm != "none" else ():
+            found.append(run(args.comm, size, 1, case, args.data))
         if len({row["hash"] for row in found[2:]}) != 1:
             raise SystemExit(f"{n_trees} {kind}s: the hashes differ")
         rows += found

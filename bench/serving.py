@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record, side_by_side, sparse
+from common import machine_text, need, options_of, record, side_by_side, sparse
 from one_row import N_TRAIN, letters
 
 import hforest
@@ -104,13 +104,13 @@ def of_tables() -> dict[str, dict[str, tuple[Call, Part]]]:
     return found
 
 
-def of_forests() -> dict[str, dict[str, tuple[Call, Part]]]:
+def of_forests(n_trees: int) -> dict[str, dict[str, tuple[Call, Part]]]:
     """Returns the rungs of forests."""
     x, y = letters("")
     rows = x[N_TRAIN:]
     found: dict[str, dict[str, tuple[Call, Part]]] = {}
     for name, grower in (("trees", grow), ("oblique", sparse)):
-        forest = grower(x[:N_TRAIN], y[:N_TRAIN], 100, rng=0)
+        forest = grower(x[:N_TRAIN], y[:N_TRAIN], n_trees, rng=0)
         ready = tree.prepare(forest)
         for _ in range(2):  # after the first call the trees are packed for many rows
             assert tree.predict(ready, rows).tobytes() == tree.predict(forest, rows).tobytes()
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     hforest.set_num_threads(1)
     print(f"{'input':>10} {'rows':>5} {'rung':10} {'us/row':>9} {'/prepared':>10}")
     for part in options.parts:
-        found, counts = (of_tables(), (1, 1000)) if part == "tables" else (of_forests(), COUNTS)
+        found, counts = (of_tables(), (1, 1000)) if part == "tables" else (of_forests(options.trees), COUNTS)
         for (name, rungs), n in itertools.product(found.items(), counts):
             n_parts = min(N_FRAMES, N_ROWS // n)
             often = {rung: max(1, (100 if rung == "prepared" else 10) // n) for rung in rungs}
@@ -152,9 +152,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", nargs="+", choices=("tables", "forests"), default=["tables", "forests"])
+    parser.add_argument("--trees", type=int, default=100, help="trees of a forest")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--parts forests --trees 3 --repeats 1")
     if "tables" in options.parts:
         need("-e '.[bench,tables]' lightgbm pandas", "lightgbm", "pandas")
     print(machine_text())

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from common import machine_text, side_by_side
+from common import machine_text, options_of, side_by_side
 
 import hforest
 from hforest import grow, tree
@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--peer-rows", type=int, default=20)
     parser.add_argument("--trees", type=int, default=20)
-    options = parser.parse_args()
+    options = options_of(parser, "--trees 1 --rows 10 --peer-rows 1 --repeats 1")
     print(machine_text())
     for name in ("shap", "lightgbm"):
         if not find_spec(name):

@@ -27,7 +27,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
 
 import numpy as np
 import scipy.sparse
-from common import machine_text, record
+from common import machine_text, options_of, record
 from common import sparse as on_sparse
 
 import hforest
@@ -138,10 +138,11 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=["20000x20000", "100000x100000"])
     parser.add_argument("--per-row", type=int, default=50)
     parser.add_argument("--trees", type=int, default=4)
+    parser.add_argument("--kinds", nargs="+", choices=OURS, default=list(OURS))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 500x500 --per-row 10 --trees 1 --kinds SPORF")
     if options.table:
         print(table(json.loads(options.table.read_text())["rows"]))
         return
@@ -153,7 +154,7 @@ def main() -> None:
         return
     rows = []
     for shape in options.shapes:
-        for kind in OURS:
+        for kind in options.kinds:
             command = [
                 sys.executable, __file__, "--one", shape, kind, "--per-row", str(options.per_row), "--trees",
                 str(options.trees),

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, sizes_like, spread
+from common import machine_text, options_of, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import split
@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
+    options = options_of(parser, "--shapes 200,10,3 --repeats 1")
     print(machine_text())
     rows = run(options)
     if options.json:

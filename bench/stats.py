@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, parser_of_cells, record, rows_by_cell
+from common import cells_named, options_of, parser_of_cells, record, rows_by_cell
 from scipy.stats import chisquare
 
 from hforest import growth, stats, tree
@@ -354,7 +354,7 @@ def main() -> None:
     parser.add_argument(
         "--importances", action="store_true", help="print only means and errors of importances"
     )
-    options = parser.parse_args()
+    options = options_of(parser, "--cells 'split 64 16 auc' 'permutation 64 1 *' --sets 2")
     if options.importances:
         print(*importances(options.sets), sep="\n")
         return

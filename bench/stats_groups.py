@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, options_of, record
 
 from hforest import stats
 
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=500)
     parser.add_argument("--tests", nargs="+", choices=list(TESTS), default=list(TESTS))
     parser.add_argument("--json", type=Path, help="the record")
-    options = parser.parse_args()
+    options = options_of(parser, "--sets 1")
     print(machine_text())
     rows = []
     for name in options.tests:

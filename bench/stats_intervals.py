@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, machine_text, parser_of_cells, record, rows_by_cell
+from common import cells_named, machine_text, options_of, parser_of_cells, record, rows_by_cell
 from scipy.stats import norm
 
 from hforest import grow, stats, tree
@@ -147,7 +147,7 @@ def measure(
 
 def main() -> None:
     parser = parser_of_cells(__doc__, 200)
-    options = parser.parse_args()
+    options = options_of(parser, "--cells 'means 200 *' --sets 2")
     print(machine_text())
     chosen = cells_named(parser, cells(), options.cells)
     rows = rows_by_cell(options.json, Cell)

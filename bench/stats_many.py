@@ -20,15 +20,13 @@ Boruta                  Kursa and Rudnicki 2010: 50 forests of all columns and p
 are processor time of one set.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, machine_text, record
+from common import cells_named, machine_text, options_of, parser_of_cells, record
 from scipy.stats import binomtest, false_discovery_control, ttest_ind
 
 import hforest
@@ -178,14 +176,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cells", nargs="+", metavar="NAME", default=[], help="patterns, such as 'null *'")
+    parser = parser_of_cells(__doc__, 100)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--sets", type=int, default=100)
-    parser.add_argument("--json", type=Path, help="the record; rows of the same cell and method are replaced")
-    options = parser.parse_args()
+    options = options_of(parser, "--cells 'null 100 x 50' --methods 't-tests, bh' knockoffs --sets 1")
     print(machine_text())
     rows = json.loads(options.json.read_text())["rows"] if options.json and options.json.exists() else []
     known = {tuple(row[key] for key in (*Cell._fields, "method")): row for row in rows}

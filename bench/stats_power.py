@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, options_of, record
 from scipy.stats import ttest_ind
 
 from hforest import stats
@@ -127,16 +127,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--columns", type=int, nargs="+", default=[1, 16, 256])
     parser.add_argument("--json", type=Path, help="the record; its cells are not measured again")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="file of a picture of the cells with 64 rows"
     )
-    options = parser.parse_args()
+    options = options_of(parser, "--sets 1 --columns 1")
     print(machine_text())
     print(f"| rows | columns | effect | {' | '.join(TESTS)} |\n|---|---|---|{'---|' * len(TESTS)}")
     known = json.loads(options.json.read_text())["rows"] if options.json and options.json.exists() else []
     rows = []
-    for cell in CELLS:
+    for cell in (cell for cell in CELLS if cell[1] in options.columns):
         rows.append(measure(cell, options.sets, known))
         print(text(rows[-1]), flush=True)
         if options.json:

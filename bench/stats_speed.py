@@ -10,18 +10,19 @@ that on one thread.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, projected, record, sparse
+from common import machine_text, options_of, projected, record, sparse
 
 from hforest import growth, project, set_num_threads, stats
 from hforest.tree import Forest
 
 Grow = Callable[[int], Any]
-Line = tuple[str, float, int, int, Grow]
-"""Name, limit of seconds on two threads, all trees, measured trees, and the call."""
+Line = tuple[str, float, int, int, Callable[[], Grow]]
+"""Name, limit of seconds on two threads, all trees, measured trees, and what makes the call."""
 
 
 def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow:
@@ -48,20 +49,23 @@ def lines() -> list[Line]:
     """Returns all lines: rows x columns, and candidates per node."""
     few, many = (1000, 2500), (128, 131072)
     return [
-        ("1000 x 2500, 50 candidates", 7, 6000, 600, grower(*few, growth.grow, max_features=50)),
-        ("1000 x 2500, 750 candidates", 40, 6000, 100, grower(*few, growth.grow, max_features=750)),
-        ("1000 x 2500, 200 forests of 100 trees", 20, 20000, 1000, forests(*few)),
+        ("1000 x 2500, 50 candidates", 7, 6000, 600, partial(grower, *few, growth.grow, max_features=50)),
+        ("1000 x 2500, 750 candidates", 40, 6000, 100, partial(grower, *few, growth.grow, max_features=750)),
+        ("1000 x 2500, 200 forests of 100 trees", 20, 20000, 1000, partial(forests, *few)),
         (
             "128 x 131072, 363 sparse projections", 6, 6000, 600,
-            grower(*many, sparse, n_projections=363),
+            partial(grower, *many, sparse, n_projections=363),
         ),
         (
             "128 x 131072, 3932 sparse projections of three columns", 60, 6000, 60,
-            grower(
-                *many, projected(project.sparse_distribution, density=3.0), n_projections=3932
+            partial(
+                grower, *many, projected(project.sparse_distribution, density=3.0), n_projections=3932
             ),
         ),
-        ("128 x 131072, .3 of all columns", 120, 6000, 20, grower(*many, growth.grow, max_features=0.3)),
+        (
+            "128 x 131072, .3 of all columns", 120, 6000, 20,
+            partial(grower, *many, growth.grow, max_features=0.3),
+        ),
     ]  # fmt: skip
 
 
@@ -77,14 +81,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--only", default="", metavar="TEXT", help="lines that begin with it")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--only '1000 x 2500, 50 ' --threads 1")
     print(machine_text())
     print(f"| what | goal, 2 threads | {' | '.join(f'{n} threads' for n in options.threads)} |")
     print(f"|---|---|{'---|' * len(options.threads)}")
     rows = []
-    for name, goal, n_trees, n_measured, call in lines():
+    for name, goal, n_trees, n_measured, make in lines():
+        if not name.startswith(options.only):
+            continue
         set_num_threads(1)
+        call = make()
         expected = call(100)
         row: dict[str, Any] = {"what": name, "goal": goal}
         for n_threads in options.threads:

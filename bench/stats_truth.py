@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, options_of, record
 
 from hforest import grow, stats
 
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=200)
     parser.add_argument("--max-features", type=float, default=0.3)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--sets 2 --rows 200 --trees 60")
     if options.sets < 2:
         parser.error(f"--sets: expected 2 or more, got {options.sets}")
     print(machine_text())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import record
+from common import options_of, record
 from tabular_data import Data, find, load
 
 from hforest import grow, samples, tabular, tree
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--rows", type=int, default=9000)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables houses --splits 1", "houses")
     rows = []
     for name in options.tables:
         path = find(options.data, name)

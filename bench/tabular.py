@@ -66,7 +66,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
     os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import COMPLETELY_RANDOM, Bar, machine_text, need, record
+from common import COMPLETELY_RANDOM, Bar, machine_text, need, options_of, record
 from tabular_data import (
     CATEGORIES,
     GAPS,
@@ -801,7 +801,9 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+")
     parser.add_argument("--figure", type=Path, nargs="+", metavar=("FILE", "OUT"))
     parser.add_argument("--ranks", type=Path, nargs="+", metavar=("FILE", "OUT"))
-    options = parser.parse_args()
+    options = options_of(
+        parser, "--data {data} --tables magic --splits 1 --methods classic extra", "magic", "houses"
+    )
 
     def rows_of(*files: Path) -> list[Settings]:
         rows = [row for file in files for row in json.loads(file.read_text())["rows"]]

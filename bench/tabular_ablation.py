@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record
+from common import machine_text, need, options_of, record
 from tabular_data import CHOOSE, JUDGE, REGRESSIONS
 
 import hforest
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables magic --parts start one", "magic")
     need("-e '.[bench,sklearn]'", "sklearn")
     hforest.set_num_threads(options.threads)
     print(machine_text())

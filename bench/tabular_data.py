@@ -3,6 +3,7 @@
 A table is an npz file of x and y, or of x_train, y_train, x_test and y_test, which are joined.
 """
 
+import gzip
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +76,31 @@ class Data(NamedTuple):
     @property
     def task(self) -> str:
         return "regression" if self.n_classes is None else "classification"
+
+
+def generate(folder: Path, *tables: str) -> None:
+    """Writes files of these names with 600 rows of 16 columns of small whole numbers, for short runs.
+
+    houses has targets, letter 26 labels, other tables two; camvid has images and the labels of their pixels;
+    oj.csv.gz has a column of numbers, one of words, and labels.
+    """
+    rng = np.random.default_rng(0)
+    for table in tables:
+        if table == "oj.csv.gz":
+            rows = (f"{a},word{a % 7},{'AB'[a % 3 // 2]}\n" for a in rng.integers(0, 100, 600))
+            (folder / table).write_bytes(gzip.compress(("a,b,Purchase\n" + "".join(rows)).encode()))
+            continue
+        arrays: dict[str, np.ndarray] = {"x": rng.integers(0, 16, (600, 16), np.uint8)}
+        noisy = arrays["x"][:, 0] + arrays["x"][:, 1] + rng.normal(size=600)
+        arrays["y"] = noisy if table == "houses" else (noisy > 15).astype(np.uint8)
+        if table == "letter":
+            arrays["y"] = np.clip(noisy, 0, 25).astype(np.uint8)
+        if table == "camvid":
+            arrays = {
+                f"x_{part}": rng.integers(0, 256, (2, 48, 64, 3), np.uint8) for part in ("train", "test")
+            }
+            arrays |= {f"y{name[1:]}": x[..., 0] % 12 for name, x in arrays.items()}
+        np.savez(folder / f"{table}.npz", **arrays)  # type: ignore[arg-type]
 
 
 def find(folders: Iterable[Path], table: str) -> Path:

@@ -36,7 +36,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
         os.environ[f"{library}_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, need, options_of, record
 from tabular_ablation import error
 from tabular_data import CATEGORIES, CHOOSE, GAPS, REGRESSIONS, find
 from tabular_data import removed as without
@@ -247,12 +247,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data} --tables magic --methods medians --kinds random", "magic")
     if options.table:
         print(means(json.loads(options.table.read_text())["rows"]))
         return
     if not options.data:
         parser.error("pass --data to measure, or --table and a record")
+    if not options.methods or "lightgbm" in options.methods:
+        need("lightgbm", "lightgbm")
     hforest.set_num_threads(1)
     print(machine_text())
     rows = []

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side
+from common import machine_text, options_of, record, side_by_side
 
 import hforest
 from hforest import tree
@@ -150,10 +150,12 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--sizes", type=int, nargs="+", default=[5000, 20000, 50000])
+    parser.add_argument("--work", type=int, default=100_000, help="rows of all trees of a forest")
+    parser.add_argument("--outputs", type=int, nargs="*", default=[10, 100], help="numbers of targets")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
+    options = options_of(parser, "--sizes 1000 --work 30000 --outputs --repeats 1")
     if options.table:
         print(table(json.loads(options.table.read_text())["rows"], on_page=False))
         return
@@ -163,18 +165,18 @@ def main() -> None:
     jobs: dict[str, dict[str, Any]] = {}
     if importlib.util.find_spec("sklearn"):
         for n in options.sizes:
-            jobs |= forests(n, 1, max(2, 100000 // n))
-        for n_outputs in (10, 100):
+            jobs |= forests(n, 1, max(2, options.work // n))
+        for n_outputs in options.outputs:
             jobs |= forests(options.sizes[0], n_outputs, 2)
     if importlib.util.find_spec("lightgbm"):
         for n in (20000, 200000):
-            jobs |= trees(n)
+            jobs |= trees(min(n, 4 * max(options.sizes)))
     for name, calls in jobs.items():
         n_outputs = int(name.split(", ")[2].split()[0]) if "targets" in name else 1
         check(name, calls, *make(N_HELD, n_outputs, 1))
     for n_classes in (2, 7):
         for max_bins in (BINS, None):
-            jobs |= weights(20000, n_classes, max_bins)
+            jobs |= weights(min(20000, max(options.sizes)), n_classes, max_bins)
     for name, calls in jobs.items():
         rows += measure(name, calls, options.repeats)
         print(table(rows, on_page=False).splitlines()[-1], flush=True)

@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, need, record
+from common import machine_text, need, options_of, record
 from compiled import new_process
 
 import hforest
@@ -212,8 +212,8 @@ def networks() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
         net[0].load_state_dict(kernel)
         return net
 
-    def ours() -> Any:
-        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES)
+    def ours(sparse: bool = False) -> Any:
+        forest = ht.HingeForest(FEATURES, TREES, DEPTH, CLASSES, sparse=sparse)
         forest.load_state_dict({"thresholds": t, "features": f, "weights": w})
         return network(ht.RunningNorm(FEATURES), forest)
 
@@ -236,9 +236,9 @@ def stepping(rung: str) -> Callable[[int], float]:
         net = plain(*form)
         return stepper(net, torch.optim.Adam(net.parameters(), lr=LR, **settings), x, y, compiling)
     optimizer_of: Any = partial(torch.optim.Adam, fused=True)
-    net = ours()
+    net = ours(sparse="RowAdam" in rung)
     if "RowAdam" in rung:
-        optimizer_of, net[3].sparse = ht.RowAdam, True
+        optimizer_of = ht.RowAdam
     step = stepper(net, optimizer_of(net.parameters(), lr=LR), x, y)
     return without_checks(step) if "unchecked" in rung else step
 
@@ -290,7 +290,7 @@ def step(threads: int, repeats: int) -> Rows:
     """Measures milliseconds per training step."""
     (x, y), ours, plain = networks()
     forms = dict.fromkeys(form for form, _, _ in PLAIN.values())
-    agree(ours(), [ours(sparse=False), *(plain(*form) for form in forms)], x[0], y[0])
+    agree(ours(), [ours(sparse=True), *(plain(*form) for form in forms)], x[0], y[0])
     del ours, plain
     taken: dict[str, list[float]] = {name: [] for name in RUNGS}
     processor: dict[str, list[float]] = {name: [] for name in RUNGS}
@@ -516,7 +516,7 @@ def main() -> None:
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="print the tables of a record, without measurements"
     )
-    args = parser.parse_args()
+    args = options_of(parser, "--parts calls --repeats 1")
     if args.table:
         for part in args.parts:
             print(table(json.loads(args.table.read_text())["rows"], part) + "\n")

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import CLOCKS, add_clock, ceilings, machine_text, record
+from common import CLOCKS, add_clock, ceilings, machine_text, options_of, record
 
 import hforest
 from hforest import hinge, layers, optim
@@ -191,11 +191,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kinds", nargs="+", default=["tree", "fern"], choices=["tree", "fern"])
     parser.add_argument("--depths", nargs="+", type=int, default=[6, 8, 10, 12, 14])
+    parser.add_argument("--trees", type=int, default=TREES)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60)
     add_clock(parser)
     parser.add_argument("--json")
-    args = parser.parse_args()
+    args = options_of(parser, "--kinds tree --depths 3 --trees 20 --steps 1")
     hforest.set_num_threads(args.threads)
     print(machine_text())
     rng = np.random.default_rng(0)
@@ -208,7 +209,7 @@ def main() -> None:
     print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds of {args.clock} time per step")
     for kind in args.kinds:
         check(kind)
-        arrays = start(kind, TREES, 10, FEATURES)
+        arrays = start(kind, args.trees, 10, FEATURES)
         numbers = arrays[0].size + arrays[2].size
         floor = 1e3 * 8 * 4 * numbers / copy
         calls: dict[str, Callable[[int], Any]] = {}
@@ -237,10 +238,12 @@ def main() -> None:
         del calls
         print(f"{kind}s, fused, over the depth")
         for depth in args.depths:
-            step, _ = forest_step("fused", kind, start(kind, TREES, depth, FEATURES))
+            step, _ = forest_step("fused", kind, start(kind, args.trees, depth, FEATURES))
             with hforest.unchecked():
                 ms = timed({"fused": on_features(step, z, labels)}, args.steps, clock)["fused"]
-            print(f"  depth {depth:2}  {ms:7.2f}   {TREES * 2**depth * CLASSES / 1e6:7.1f} M leaf weights")
+            print(
+                f"  depth {depth:2}  {ms:7.2f}   {args.trees * 2**depth * CLASSES / 1e6:7.1f} M leaf weights"
+            )
             rows.append(
                 {"kind": kind, "rung": "fused", "depth": depth, "forest_ms": ms, "threads": args.threads}
             )

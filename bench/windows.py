@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, projected, record, side_by_side, sparse, spread
+from common import machine_text, options_of, projected, record, side_by_side, sparse, spread
 
 import hforest
 from hforest import co2, growth, project, tree
@@ -226,7 +226,7 @@ def main() -> int:
     parser.add_argument("--grow", type=int, help="number of windows on which a tree is grown")
     parser.add_argument("--copies", action="store_true", help="with --grow: also grow on copies")
     parser.add_argument("--json")
-    options = parser.parse_args()
+    options = options_of(parser, "--data {data}/camvid.npz --samples 300 --trees 1 --repeats 1", "camvid")
     options.kinds = options.kinds or list(GROWN if options.grow else KINDS)
     if options.grow and options.alone:  # a process of grow_all
         print(json.dumps(grow_one(options)))
