@@ -204,6 +204,7 @@ MORE = [
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
+    ("stats", "stats", "confounded_table", "stats_conditional", "p"),
     ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
     ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
 ]
