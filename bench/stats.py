@@ -2,6 +2,7 @@
 
     python bench/stats.py --sets 2000 --cells "[!c]* 64 * *" "[!c]* 256 * *" --json bench/results/stats.json
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
+    python bench/stats.py --sets 2000 --cells "confounded * 0 *" --json bench/results/stats_conditional.json
     python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
     python bench/stats.py --cells "KMERF *" "* forest*" --sets 300 --json bench/results/stats_published.json
 
@@ -21,6 +22,10 @@ randomization           the same, with draws from the true distribution of x giv
 linear 0.5, sine, ...   two views of two normal columns. A column of x is this multiple of a column of z, or
                         its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
                         "view permuted" permutes the rows of x beside those of z (CoMIGHT)
+confounded linear 0,    conditional_test of a column x and targets y, which are the same function of d normal
+sines 0.5, ...          columns of z, plus noise each; y has this multiple of the noise of x. The function is
+                        the sum of the columns or of the sines of their doubles, over the root of d, or the
+                        product of two sines
 KMERF                   the distance correlation of labels and of the forest grown on them, as published
                         (Panda, Shen and Vogelstein), by chi-square or permutations
 one forest              labels permuted against the out-of-bag posteriors of the forest grown on them
@@ -52,6 +57,8 @@ GROUPS = 10
 """Groups of ranks, at most, whose frequencies chi-square compares."""
 DEPENDENCES = ("linear 0", "linear 0.5", "linear 0.9", "sine")
 """Kinds of dependence between views."""
+CONFOUNDED = ("linear 0", "sines 0", "products 0", "linear 0.5", "sines 0.5")
+"""Functions of z on which x and y depend, and the dependence of y on x given z."""
 BATCH = 50
 """Sets of one cell before the next one's."""
 
@@ -86,6 +93,13 @@ def cells() -> list[Cell]:
         for dependence in DEPENDENCES
         for n in (200, 800)
         for word in ("covariance", "view permuted")
+    ]
+    found += [
+        Cell(f"confounded {word}", n, d, "covariance")
+        for word in CONFOUNDED
+        for n in (100, 200)
+        for d in (1, 4, 10)
+        if (d > 1 or word != "products 0") and (n == 100 or word.endswith(" 0"))
     ]
     found += [Cell("KMERF", 64, d, word) for d in COLUMNS[:2] for word in ("chi-square", "permutations")]
     found += [
@@ -126,6 +140,16 @@ def views(dependence: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray
         rho = float(dependence.removeprefix("linear "))
         x = rho * z + np.sqrt(1 - rho**2) * noise
     return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
+
+
+def confounded(
+    form: str, n: int, d: int, effect: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns a column and targets that depend on z, and z of d columns."""
+    z, noise = rng.normal(size=(n, d)), rng.normal(size=(n, 2))
+    terms = z if form == "linear" else np.sin(2 * z)
+    of_z = 2 * terms[:, 0] * terms[:, 1] if form == "products" else terms.sum(axis=1) / np.sqrt(d)
+    return of_z + noise[:, 0], of_z + noise[:, 1] + effect * noise[:, 0], z
 
 
 def permuted(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -197,15 +221,23 @@ PUBLISHED = {"KMERF": kmerf, "one forest": one_forest, "two forests": two_forest
 
 def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
     """Returns the p-value of one data set, and the rank of its statistic."""
-    rng = np.random.default_rng([number, cell.n, cell.d])
+    kind, *words = cell.test.split()
+    key = [number, cell.n, cell.d]
+    if kind == "confounded":
+        key.append(2 + CONFOUNDED.index(" ".join(words)))
+    rng = np.random.default_rng(key)
     coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
     settings: dict[str, Any] = {"statistic": cell.statistic, "n_permutations": N_PERMUTATIONS, "rng": seed}
     if cell.statistic == "covariance":
-        x, y, z = (
-            views(cell.test, cell.n, rng) if cell.test in DEPENDENCES else through_z(cell.n, cell.d, rng)
-        )
-        p = stats.conditional_test(x, y, z, n_bootstrap=N_BOOTSTRAP, rng=seed).p_value
+        if kind == "confounded":
+            x, y, z = confounded(words[0], cell.n, cell.d, float(words[1]), rng)
+        elif cell.test in DEPENDENCES:
+            x, y, z = views(cell.test, cell.n, rng)
+        else:
+            x, y, z = through_z(cell.n, cell.d, rng)
+        task: Any = "regression" if kind == "confounded" else "classification"
+        p = stats.conditional_test(x, y, z, n_bootstrap=N_BOOTSTRAP, task=task, rng=seed).p_value
         return p, round(p * (1 + N_BOOTSTRAP)) - 1
     if cell.test == "randomization" or cell.test in DEPENDENCES:
         settings["statistic"] = "information"
@@ -281,6 +313,26 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
             f"| {test} | {statistic} | {len(p)} | {rejected(p)} | {within} | {inside} of {len(of)} "
             f"| {by_chance:.3f} |"
         )
+
+
+def confounded_table(rows: list[dict[str, Any]]) -> str:
+    """Returns the table of the page: shares of rejected sets of "confounded", by rows and columns."""
+    p = {
+        (row["test"].removeprefix("confounded "), row["n"], row["d"]): np.array(row["p"])
+        for row in rows
+        if row["test"].startswith("confounded ")
+    }
+    sizes = sorted({(n, d) for _, n, d in p})
+    lines = [
+        f"| function, dependence | {' | '.join(f'{n} rows, {d} in z' for n, d in sizes)} |",
+        f"|{'---|' * (1 + len(sizes))}",
+    ]
+    for test in CONFOUNDED:
+        cells = [
+            rejected(p[test, *size]).replace(" | ", " ± ") if (test, *size) in p else "–" for size in sizes
+        ]
+        lines.append(f"| {test.replace(' ', ', ')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 CATEGORIES = (2, 4, 10, 100, 1000)

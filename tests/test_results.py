@@ -190,6 +190,7 @@ MORE = [
     ("results-hinge", "table2", "authors_table", "table2", "error"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
+    ("stats", "stats", "confounded_table", "stats_conditional", "p"),
 ]
 
 

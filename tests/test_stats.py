@@ -567,7 +567,7 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 131
+    assert len(names) == len(set(names)) == 153
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])

@@ -12,7 +12,7 @@ from test_stats import GROWERS, N, null, rows, size
 import hforest
 from hforest import growth, stats, tree
 from hforest.core import draws, supervised
-from hforest.stats import permutation
+from hforest.stats import additive, conditional, permutation
 
 # -------------------------------------------------------------------------- permutation test
 
@@ -261,18 +261,26 @@ def chain(n=150, seed=0, effect=0.0):
     return x, y, z
 
 
-def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
+def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows(monkeypatch):
     """Sums of residuals' products over ``sqrt(sum_ij Q[i, j]**2 e[i]**2 u[j]**2)``, in plain NumPy."""
+    from scipy.interpolate import CubicSpline
+
     x, y, z = chain()
-    test = stats.conditional_test(x, y, z, n_trees=50, n_bootstrap=4000, task="regression", rng=3)
+    settings = {"n_trees": 50, "task": "regression", "rng": 3}
+    test = stats.conditional_test(x, y, z, **settings)
     seed = supervised.check.seed(3)
+    node = (1 - np.cos(np.pi * np.arange(7) / 6)) / 2
+    columns = [z[:, [0, 0, 1]] * z[:, [1, 2, 2]], z, np.ones((150, 1))]
+    for of in z.T:
+        columns.append(CubicSpline(np.quantile(of, node), np.eye(7), bc_type="natural")(of))
+    splines = np.hstack(columns)
 
     def residuals(target, number):
         """Returns residuals and the matrix that computes them."""
         of = draws.seed_of(seed, number)
         counts = growth.bootstrap_counts(150, 50, rng=of)
-        settings = {"bootstrap": counts, "task": "regression", "rng": of}
-        forest = hforest.grow(z, target, 50, min_samples_leaf=5, **settings)
+        grown = {"bootstrap": counts, "task": "regression", "rng": of}
+        forest = hforest.grow(z, target, 50, splitter="random", min_samples_leaf=2, **grown)
         leaf, q = tree.apply(forest, z), np.eye(150)
         for i in range(150):
             out = np.flatnonzero(counts[:, i] == 0)
@@ -281,16 +289,57 @@ def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
                 q[i] -= neighbors / neighbors.sum() / len(out)
         left = target - tree.out_of_bag(forest, z, counts)[:, 0]
         np.testing.assert_allclose(q @ target, left, atol=1e-5)
-        return q @ target, q
+        q = q @ q @ (np.eye(150) - splines @ np.linalg.pinv(splines, 1e-10))
+        return q @ target, q, np.sqrt((q**2).sum(axis=1))
 
-    u, of_y = residuals(y, 0)
+    u, of_y, of_u = residuals(y, 0)
     for j in range(2):
-        e, of_x = residuals(x[:, j], 1 + j)
-        error = np.sqrt(e**2 @ (of_x.T @ of_y) ** 2 @ u**2)
-        assert test.covariances[j, 0] == pytest.approx(e @ u / error, rel=0.05)  # 1.1 % by 4,000 draws
+        e, of_x, of_e = residuals(x[:, j], 1 + j)
+        error = np.sqrt((e / of_e) ** 2 @ (of_x.T @ of_y) ** 2 @ (u / of_u) ** 2)
+        assert test.covariances[j, 0] == pytest.approx(e @ u / error, rel=1e-6)
         assert abs(error / np.sqrt((e * u) ** 2 @ np.ones(150)) - 1) > 0.02  # not the sample variance
     assert test.statistic == abs(test.covariances).max()
     assert test.n_rows == 150
+    # Of more rows the lengths and errors are estimated from 256 and 4,000 draws of signs.
+    monkeypatch.setattr(conditional, "_EXACT", 0)
+    of_factors = []
+    for entries in (0, conditional._ENTRIES):
+        monkeypatch.setattr(conditional, "_ENTRIES", entries)
+        of_factors.append(stats.conditional_test(x, y, z, n_bootstrap=4000, **settings))
+        assert of_factors[-1].covariances == pytest.approx(test.covariances, rel=0.05)
+        assert of_factors[-1].p_value == pytest.approx(test.p_value, abs=0.03)
+    assert of_factors[0].covariances == pytest.approx(of_factors[1].covariances, rel=1e-9)
+
+
+def test_additive_models():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 2))
+    z[:, 1] = rng.integers(0, 5, 400)
+    basis = additive.additive_basis(z, 400)
+    # a constant, eight splines, four of the five values, and a product
+    assert basis.shape == (400, 14)
+    assert basis.T @ basis == pytest.approx(np.eye(14), abs=1e-10)
+
+    def left(basis, f):
+        """Returns the share of the variance of a function that is not in the basis."""
+        return np.mean((f - basis @ (basis.T @ f)) ** 2) / np.var(f)
+
+    few = rng.normal(size=5)[z[:, 1].astype(int)]
+    assert max(left(basis, f) for f in (z[:, 0], few, z[:, 0] * z[:, 1])) < 1e-18
+    assert left(basis, np.sin(2 * z[:, 0])) < 0.005
+    assert left(basis, rng.normal(size=400)) > 0.9
+    # the same with other units, in a sparse matrix, and with missing numbers, of which those of 0 have indicators
+    same = additive.additive_basis(scipy.sparse.csr_array(z * [1e307, 1e-300]), 400)
+    assert same @ same.T == pytest.approx(basis @ basis.T, abs=1e-6)
+    missing = np.where(rng.random(z.shape) < 0.3, np.nan, z)
+    some = np.isnan(missing[:, 0])
+    assert left(additive.additive_basis(missing, 400), np.where(some, 3.0, missing[:, 0])) < 1e-18
+    # at most half as many columns as groups
+    for d, rank in ((10, 51), (50, 51), (51, 1)):
+        assert additive.additive_basis(rng.normal(size=(100, d)), 100).shape == (100, rank)
+    assert additive.additive_basis(z, 3).shape == (400, 1)
+    assert additive.additive_basis(np.ones((9, 2)), 9).shape == (9, 1)
+    assert additive.additive_basis(np.full((9, 1), np.nan), 9).shape == (9, 1)
 
 
 def test_rows_that_no_tree_votes_for_are_left_out():

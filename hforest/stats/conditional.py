@@ -23,6 +23,7 @@ from ..core.aliases import (
 from ..core.draws import seed_of, signs
 from ..core.progress import reporting
 from ..growth import Samples
+from .additive import additive_basis
 from .groups import Groups, checked
 from .permutation import HonestDraws
 from .problem import (
@@ -61,8 +62,17 @@ class ConditionalTest(NamedTuple):
     """Number of rows that are out-of-bag in some tree of every forest."""
 
 
-_smooth = partial(growth.grow, min_samples_leaf=5)
-"""Grows the forests that predict from z: in small leaves predictions have little bias."""
+_smooth = partial(growth.grow, splitter="random", min_samples_leaf=2)
+"""Grows the forests that predict from z: small leaves have little bias, and random thresholds follow the
+targets less, so that the variance given the weights is nearer that of the sum."""
+_TIMES = 2
+"""How often the predictions of a forest are subtracted."""
+_EXACT = 512
+"""Largest number of rows whose residuals have a matrix; the lengths of more rows are estimated."""
+_ENTRIES = 4
+"""Largest number of weights of a row and tree that are stored; more are products of two factors."""
+_SIGNS = 256
+"""Draws of signs that estimate lengths."""
 
 
 def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
@@ -80,30 +90,56 @@ def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
     return numbers
 
 
-class _Neighbors(NamedTuple):
-    """Weights of in-bag rows in the out-of-bag predictions of a forest, as a product of two matrices."""
+class _Residuals(NamedTuple):
+    """Computes residuals, after an additive model of z and a forest on z, as products of matrices."""
 
-    weight: SparseArray
-    """(n_samples, n_nodes): one over the number of votes and of in-bag rows; empty without a vote."""
-    in_bag: SparseArray
-    """(n_nodes, n_samples): in-bag counts."""
+    basis: FloatArray
+    """(n_samples, rank): orthonormal columns, see `additive_basis`."""
+    voted: Array
+    """(n_samples,) bool: whether a row has a prediction."""
+    factors: tuple[SparseArray | FloatArray, ...]
+    """Matrices whose product, (n_samples, n_samples), has the weights of rows in predictions."""
+    matrix: FloatArray | None = None
+    """(n_samples, n_samples): the weights of rows in residuals, for few rows."""
 
-    def voted(self) -> Array:
-        """Returns (n_samples,) bool: whether a row has a prediction."""
-        return np.diff(self.weight.indptr) > 0
-
-    def residuals(self, values: FloatArray) -> FloatArray:
+    def of(self, values: FloatArray) -> FloatArray:
         """Returns (n_samples, n_values), values minus predictions; 0 without a prediction or for rounding
         errors.
         """
-        left = values - self.weight @ (self.in_bag @ values)
-        return np.where(self.voted()[:, None] & (abs(left) > _ROUNDING), left, 0.0)
+        if self.matrix is not None:
+            left = self.matrix @ values
+        else:
+            left = values - self.basis @ (self.basis.T @ values)
+            for _ in range(_TIMES):
+                predicted = left
+                for factor in self.factors[::-1]:
+                    predicted = factor @ predicted
+                left = np.where(self.voted[:, None], left - predicted, 0.0)
+        return np.where(abs(left) > _ROUNDING, left, 0.0)
+
+    @property
+    def n_numbers(self) -> int:
+        """Count of the numbers for one column of values."""
+        return max(max(factor.shape) for factor in self.factors)
+
+    def lengths(self, seed: int) -> FloatArray:
+        """Returns (n_samples, 1): roots of the sums of squared weights in the residual of each row, or 1."""
+        n = len(self.basis)
+        if self.matrix is not None:
+            square = (self.matrix**2).sum(axis=1)
+        else:
+            square, step = np.zeros(n), max(1, _DRAWN // self.n_numbers)
+            for first in range(0, _SIGNS, step):
+                drawn, _ = signs(seed, first, min(step, _SIGNS - first), n)
+                square += (self.of(drawn.T) ** 2).sum(axis=1) / _SIGNS
+        return np.sqrt(np.where(square > 0, square, 1.0))[:, None]
 
 
-def _neighbors(
-    data: Problem, groups: Groups, target: supervised.Target, grow: Grower | None, n_trees: int, seed: int
-) -> _Neighbors:
-    """Returns the weights of a forest that predicts from z."""
+def _residuals(
+    data: Problem, basis: FloatArray, groups: Groups, target: supervised.Target, grow: Grower | None,
+    n_trees: int, seed: int,
+) -> _Residuals:  # fmt: skip
+    """Returns the residuals after an additive model and a forest that predicts from z."""
     counts = groups.bootstrap_counts(n_trees, seed)
     forest = grown(grow, data.samples, target, n_trees, bootstrap=counts, rng=seed)
     leaf = tree.apply(forest, data.rows)
@@ -114,7 +150,13 @@ def _neighbors(
     weight.data /= np.maximum(1, votes.sum(axis=0)[:, None] * rows).ravel()
     for matrix in (weight, in_bag):
         matrix.eliminate_zeros()
-    return _Neighbors(weight, in_bag.T.tocsr())
+    voted, factors, n = np.diff(weight.indptr) > 0, (weight, in_bag.T.tocsr()), len(basis)
+    if n <= _EXACT:
+        few = _Residuals(basis, voted, ((factors[0] @ factors[1]).toarray(),))
+        return few._replace(matrix=few.of(np.eye(n)))
+    if int(rows.T[votes].sum()) <= _ENTRIES * leaf.size:
+        return _Residuals(basis, voted, (factors[0] @ factors[1],))
+    return _Residuals(basis, voted, factors)
 
 
 def _scaled(values: FloatArray) -> FloatArray:
@@ -136,7 +178,7 @@ def conditional_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> ConditionalTest:
-    """Returns a p-value for dependence of y on x given z, from the correlation of residuals of forests on z.
+    """Returns an approximate p-value for dependence of y on x given z, from the correlation of residuals.
 
     Other parameters: see `permutation_test`.
 
@@ -150,7 +192,7 @@ def conditional_test(
         Number of draws of signs; the smallest p-value is 1 / (n_bootstrap + 1).
     grow : callable, optional
         As for `permutation_test`, with z in place of x; leaf values of its forests are not read. By default
-        `hforest.grow` with min_samples_leaf=5.
+        `hforest.grow` with splitter="random", min_samples_leaf=2.
     progress : callable or bool, optional
         Called as progress(done, n_columns) after the forest of each column of x. If it returns False, only
         the columns so far are tested. True shows a bar.
@@ -168,30 +210,36 @@ def conditional_test(
     Warnings
     --------
     The test detects only covariance. It has no power if y depends on x given z but residuals are
-    uncorrelated, as in ``y = x**2`` with symmetric x. The p-value is valid asymptotically, if the product of
-    the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters 2020). They show that
-    no test of conditional independence with power is valid for all distributions.
+    uncorrelated, as in ``y = x**2`` with symmetric x. The p-value is approximate. It is valid asymptotically,
+    if the product of the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters
+    2020). They show that no test of conditional independence with power is valid for all distributions. With
+    few rows it is too small if x and y depend on the same interaction of columns of z.
 
     Notes
     -----
     The generalised covariance measure of Shah and Peters 2020, section 3, with another variance. e are the
-    residuals of a column of x, and u those of y, after out-of-bag predictions from z. Predictions are
-    weighted means of in-bag rows: ``e = (I - V) x`` and ``u = (I - W) y``. So the sum of ``e u`` is a sum
-    over pairs of rows, and both forests weight the same pairs. The paper's sample variance of ``e u`` omits
-    the pairs and is too small.
+    residuals of a column of x, and u those of y, after regressions on z. First comes an additive model, by
+    least squares: natural cubic splines of each column of z (Hastie, Tibshirani and Friedman 2009, equations
+    5.4 and 5.5), with products of pairs of columns if they fit. It has at most 256 columns, and at most half
+    as many as there are rows, or groups. If z has more columns, it is a constant. Then the out-of-bag
+    predictions of a forest on z are subtracted, twice (Tukey 1977, "twicing"), which lowers their bias.
 
-    Here the sum is compared with sums over residuals of residuals, ``(I - V) (g e)`` and ``(I - W) (h u)``.
-    The signs g and h are independent for each row and draw. Given the weights, these sums have the variance
-    ``sum_ij Q[i, j]**2 e[i]**2 u[j]**2`` with ``Q = (I - V)' (I - W)``. That is the variance of the sum if y
-    does not depend on x given z. A covariance is a sum divided by the root mean square of its draws. For
-    several columns, classes or targets the statistic is the largest absolute covariance; the signs are the
-    same for all columns. A forest is grown for each column of x, and one for y.
+    Predictions are weighted sums of rows: ``e = A x`` and ``u = B y``. So the sum of ``e u`` is a sum over
+    pairs of rows. The paper's sample variance of ``e u`` omits the pairs. Here the variance is
+    ``sum_ij Q[i, j]**2 e[i]**2 u[j]**2`` with ``Q = A' B``. In it residuals are divided by the lengths of
+    their rows of A and B, so that each has the variance of its noise (MacKinnon and White 1985, HC2). That is
+    the variance of the sum given the weights, if y does not depend on x given z. A covariance is the sum
+    divided by its standard error.
+
+    The p-value compares it with covariances of residuals of residuals, ``A (g e)`` and ``B (h u)``. The signs
+    g and h are independent for each row and draw. Up to 512 rows, each draw has its own standard error. With
+    more rows, or with `groups`, one error is the root mean square of all draws. For several columns, classes
+    or targets the statistic is the largest absolute covariance; the signs are the same for all columns. A
+    forest is grown for each column of x, and one for y.
 
     With `groups` the rows of a group have equal signs, and forests draw groups.
 
-    Leaves are small because predictions of large leaves are biased, and products of biases increase the
-    statistic. Cost: n_columns + 1 forests, and for each column and output a few nanoseconds per draw, row and
-    tree.
+    Cost: n_columns + 1 forests, and for each column and output a few nanoseconds per draw, row and tree.
 
     Examples
     --------
@@ -213,14 +261,15 @@ def conditional_test(
     if data.target.labels is not None and data.target.n_outputs == 2:
         values = values[:, 1:]  # the residuals of class 0 are their negatives
     products, voted = [], np.ones(n, np.bool_)
+    basis = additive_basis(data.rows, len(grouped.first))
     with reporting(progress, columns.shape[1], "column") as report:
-        y_of_z = _neighbors(data, grouped, data.target, grow, n_trees, seed_of(seed, 0))
+        y_of_z = _residuals(data, basis, grouped, data.target, grow, n_trees, seed_of(seed, 0))
         for j in range(columns.shape[1]):
             column = columns[:, j : j + 1]
             target = supervised.Target(None, column, 1)
-            x_of_z = _neighbors(data, grouped, target, grow, n_trees, seed_of(seed, 1 + j))
-            voted &= x_of_z.voted() & y_of_z.voted()
-            products.append(_products(x_of_z, y_of_z, column, values, grouped, n_bootstrap, seed))
+            x_of_z = _residuals(data, basis, grouped, target, grow, n_trees, seed_of(seed, 1 + j))
+            voted &= x_of_z.voted & y_of_z.voted
+            products.append(_covariances(x_of_z, y_of_z, column, values, grouped, n_bootstrap, seed))
             if not report(1 + j):
                 break
     n_rows = int(voted.sum())
@@ -228,29 +277,50 @@ def conditional_test(
         raise ValueError(
             f"n_trees: expected rows that are out-of-bag in all forests, got {n_rows} rows; grow more trees"
         )
-    product = np.stack(products, axis=1)
-    error = np.sqrt((product[1:] ** 2).mean(axis=0))
-    covariances = np.divide(product, error, out=np.zeros_like(product), where=error > 0)
+    covariances = np.stack(products, axis=1)
     largest = abs(covariances).max(axis=(1, 2))
     exceed = int((largest[1:] >= largest[0]).sum())
     return ConditionalTest((1 + exceed) / (1 + n_bootstrap), float(largest[0]), covariances[0], n_rows)
 
 
-def _products(
-    x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, groups: Groups, n_bootstrap: int,
+def _covariances(
+    x_of_z: _Residuals, y_of_z: _Residuals, x: FloatArray, y: FloatArray, groups: Groups, n_bootstrap: int,
     seed: int,
 ) -> FloatArray:  # fmt: skip
-    """Returns (1 + n_bootstrap, n_outputs), sums of products of residuals of x and y, then of their draws."""
-    e, u = x_of_z.residuals(_scaled(x)), y_of_z.residuals(_scaled(y))
-    step = max(1, _DRAWN // max(u.size, x_of_z.in_bag.shape[0], y_of_z.in_bag.shape[0]))
-    sums = [(e * u).sum(axis=0)[None]]
+    """Returns (1 + n_bootstrap, n_outputs), sums of products of residuals of x and y, then of their draws.
+
+    They are divided by their standard errors: of few rows without groups by those of each draw, otherwise by
+    the root mean square of the draws.
+    """
+    n, of_e, of_u = len(x), x_of_z.lengths(seed), y_of_z.lengths(seed)
+    square = None
+    if x_of_z.matrix is not None and y_of_z.matrix is not None and len(groups.first) == n:
+        square = (x_of_z.matrix.T @ y_of_z.matrix) ** 2
+
+    def divided(e: FloatArray, u: FloatArray) -> FloatArray:
+        """Returns (n_draws, n_outputs): sums over rows, divided by their errors if these are known."""
+        e = e[:, :, None]
+        if square is None:
+            return (e * u).sum(axis=0)
+        pairs = (square @ ((u / of_u[:, None]) ** 2).reshape(n, -1)).reshape(u.shape)
+        return _ratio((e * u).sum(axis=0), ((e / of_e[:, None]) ** 2 * pairs).sum(axis=0))
+
+    e, u = x_of_z.of(_scaled(x)), y_of_z.of(_scaled(y))
+    made = [divided(e, u[:, None])]
+    e, u = e / of_e, u / of_u
+    step = max(1, _DRAWN // max(u.size, x_of_z.n_numbers, y_of_z.n_numbers))
     for first in range(0, n_bootstrap, step):
         of_groups = signs(seed, first, min(step, n_bootstrap - first), len(groups.first))
         of_x, of_y = of_groups[:, :, groups.of_row]
-        drawn_u = y_of_z.residuals((of_y.T[:, :, None] * u[:, None]).reshape(len(u), -1))
-        product = x_of_z.residuals(of_x.T * e)[:, :, None] * drawn_u.reshape(len(u), -1, u.shape[1])
-        sums.append(product.sum(axis=0))
-    return np.concatenate(sums)
+        drawn_u = y_of_z.of((of_y.T[:, :, None] * u[:, None]).reshape(n, -1))
+        made.append(divided(x_of_z.of(of_x.T * e), drawn_u.reshape(n, -1, u.shape[1])))
+    covariances = np.concatenate(made)
+    return covariances if square is not None else _ratio(covariances, (covariances[1:] ** 2).mean(axis=0))
+
+
+def _ratio(sums: FloatArray, variance: FloatArray) -> FloatArray:
+    """Returns sums divided by the roots of their variances; 0 where these are 0."""
+    return np.divide(sums, np.sqrt(variance), out=np.zeros_like(sums), where=variance > 0)
 
 
 def conditional_randomization_test(
