@@ -1,7 +1,7 @@
 """Hinge layers beside an MLP, RealMLP and NODE on six tables: error and seconds.
 
     python bench/layer_tables.py --data DIR DIR/tabular --json bench/results/layer_tables.json
-    python bench/layer_tables.py --data DIR DIR/tabular --quick
+    python bench/layer_tables.py --quick
     python bench/layer_tables.py
 
 `table_networks.py` has the methods. Of at most 9000 rows of a table a half trains, a sixth validates, and a
