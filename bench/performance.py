@@ -354,7 +354,7 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying")
+ON_PAGE = ("training", "peers", "growing", "large", "applying")
 """The tables of docs/performance-tables.md, by name."""
 
 
