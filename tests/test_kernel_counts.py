@@ -107,6 +107,12 @@ def test_blocks_that_count_bins_of_a_root_are_enough_for_a_gpu(counts):
     assert counts.share(row["block_bytes"], row["block_sectors"]) >= 0.8
 
 
+@on_host
+def test_threads_that_copy_rows_by_columns_use_different_banks(counts):
+    (row,) = [row for row in counts.count_kernels("tree.apply") if row["kernel"] == "apply"]
+    assert row["passes"] < 2.5 * row["best_passes"]  # 16 times with columns of 128 numbers
+
+
 @pytest.fixture
 def changed(monkeypatch):
     """Compiles kernels after replacing a part of their source."""

@@ -42,13 +42,15 @@ extern "C" __global__ void pack(Forest f, unsigned char *__restrict__ nodes) {
 // leaf (n_samples, n_trees), OUT: the node that each sample reaches, numbered within its tree. A block has ROWS
 // samples, one per thread, and `group` trees. Its threads walk one tree at a time, so that they share the nodes near
 // the root. Rows of at most KEPT features are copied to shared memory by columns, so that threads that read different
-// columns use different banks.
+// columns use different banks. Columns start STRIDE numbers apart, which has no common divisor with the number of banks,
+// so that threads that write the columns of a row use different banks, too.
 #define ROWS 128
+#define STRIDE (ROWS + 1)
 #define KEPT 32
 extern "C" __global__ void apply(
     Forest f, Samples s, const unsigned char *__restrict__ packed, size n_tiles, size group, int *__restrict__ leaf
 ) {
-    __shared__ real kept[KEPT * ROWS];
+    __shared__ real kept[KEPT * STRIDE];
     const hf_forest forest = {
         .tree_start = f.tree_start, .feature = f.feature, .threshold = f.threshold, .left = f.left, .indptr = f.indptr,
         .indices = f.indices, .data = f.data, .default_left = f.default_left, .category_indptr = f.category_indptr,
@@ -59,7 +61,7 @@ extern "C" __global__ void apply(
     const bool is_kept = !s.base && f.n_features <= KEPT;
     if (is_kept)
         for (size j = threadIdx.x; j < n_rows * f.n_features; j += ROWS)
-            kept[j % f.n_features * ROWS + j / f.n_features] = s.x[tile * f.n_features + j];
+            kept[j % f.n_features * STRIDE + j / f.n_features] = s.x[tile * f.n_features + j];
     __syncthreads();
     if (i >= s.n_samples) return;
     const real *row = s.x + (s.base ? s.base[i] : i * f.n_features);
@@ -69,7 +71,7 @@ extern "C" __global__ void apply(
         int v = 0;
         for (Node node = nodes[0]; node.feature != -1; node = nodes[v]) {
             const double a = is_kept && node.feature >= 0
-                                 ? (double)kept[node.feature * ROWS + threadIdx.x]
+                                 ? (double)kept[node.feature * STRIDE + threadIdx.x]
                                  : hf_compared(&forest, sizeof(real) == 4, root + v, node.feature, row);
             v = node.left + hf_goes_right(&forest, root + v, (double)node.threshold, a);
         }
