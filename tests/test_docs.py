@@ -106,6 +106,21 @@ def test_code_on_pages_runs(page, tmp_path, monkeypatch):
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
 
 
+def test_the_readme_shows_what_its_examples_print(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    for code, output in shown:
+        if not importable(code):
+            continue
+        exec(compile(code, "README.md", "exec"), {"__name__": "page"})
+        printed = capsys.readouterr().out
+        if "torch" in code:  # its loss differs between releases of PyTorch
+            output, printed = ([line.split("loss")[0] for line in a.splitlines()] for a in (output, printed))
+        assert printed == output
+
+
 def test_guide_has_code():
     assert blocks(ROOT / "docs" / "guide.md", "python")
 
