@@ -6,6 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 PATHS = {"plain": "plain", "vector": "v16", "avx2": "v32", "avx512": "v64"}
+# Where vectors are those of the compiler for any processor, the bodies of exp and log are the plain ones.
+EXPS, LOGS = (
+    {path: f"core.{name}_{path if path.startswith('avx') else 'plain'}" for path in PATHS}
+    for name in ("exps", "logs")
+)
 BITS = {"f32": np.float32, "f64": np.float64}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import hforest
 from hforest import project
 
-from . import Row, normal
+from . import EXPS, Row, normal
 
 
 @cache
@@ -51,11 +51,11 @@ def rows():
     ):
         yield Row(
             f"grow-projections-{name}", lambda whole=whole: grow_projected(800, whole),
-            f"growth.{scorer} {of_values}", vectors(bodies + " sum_values"),
+            f"growth.{scorer} {of_values}", vectors(bodies + " sum_values"), EXPS,
         )  # fmt: skip
         yield Row(
             f"grow-projections-large-{name}", lambda whole=whole: grow_projected(40_000, whole, 1),
-            f"growth.wide_{scorer}", vectors("find_range fill_buckets"),
+            f"growth.wide_{scorer}", vectors("find_range fill_buckets"), EXPS,
         )  # fmt: skip
     # Real weights, targets and entropy are terms: few samples, more in a histogram, and ranks far apart.
     weights, targets = np.random.default_rng(2).random(800), np.random.default_rng(3).normal(size=800)
