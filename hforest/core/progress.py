@@ -4,8 +4,8 @@ Values of the argument `progress`, and their effect:
 
 =====================  =======================================================================================
 None, False            nothing
-True                   shows a bar (tqdm's where it is installed, else a line on stderr at most once a second);
-                       of work that stops early it ends at what was reached
+True                   shows a bar (tqdm's where it is installed, else a line on stderr at most once a second)
+                       that ends at what was reached, also where work stops early
 a function             calls ``progress(done, total)`` after every unit of work; if it returns False, the
                        work stops and what is finished is returned
 =====================  =======================================================================================
