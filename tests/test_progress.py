@@ -73,6 +73,45 @@ def test_a_bar_without_tqdm(no_tqdm, monkeypatch, capsys):
     assert err.splitlines() == ["tree 2 of 5", "tree 5 of 5"]  # at most one per second, and the last
 
 
+def test_a_bar_of_work_that_stops_early_is_full(capsys):
+    pytest.importorskip("tqdm")
+    with reporting(True, 9, "step") as report:
+        report(4)
+    last = capsys.readouterr().err.rpartition("\r")[2]
+    assert "4/4" in last
+    assert "100%" in last
+
+
+@pytest.mark.parametrize("reached", [0, 4])
+def test_a_bar_of_work_that_fails_stays_where_it_was(reached, capsys):
+    pytest.importorskip("tqdm")
+    with pytest.raises(KeyboardInterrupt), reporting(True, 9, "step") as report:
+        report(reached)
+        raise KeyboardInterrupt
+    assert f"{reached}/9" in capsys.readouterr().err.rpartition("\r")[2]
+
+
+def test_work_without_tqdm_that_stops_early_writes_what_it_reached(no_tqdm, monkeypatch, capsys):
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 0.0)
+    with reporting(True, 9, "step") as report:
+        report(4)
+    assert capsys.readouterr().err.splitlines() == ["step 4 of 9"]
+
+
+def test_bars_of_fits_that_stop_early_are_full(capsys, monkeypatch):
+    """Noise: the held-out loss of members and of boosted trees rises soon."""
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr(tabular.recipe, "JUDGE_EVERY", 5)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    tabular.fit(x, y, n_members=1, n_trees=5, depth=2, steps=4000, rng=0, progress=True)
+    last = capsys.readouterr().err.rpartition("\r")[2]
+    done, _, total = last.partition("| ")[2].partition(" ")[0].partition("/")
+    assert done == total
+    assert 0 < int(done) < 4000
+    assert "100%" in last
+
+
 @pytest.mark.parametrize("answer", [None, True, np.True_, 0, 1, "", [], np.int64(0)])
 def test_a_function_is_called_after_every_unit(answer):
     seen = []

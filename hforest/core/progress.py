@@ -5,6 +5,7 @@ Values of the argument `progress`, and their effect:
 =====================  =======================================================================================
 None, False            nothing
 True                   shows a bar (tqdm's where it is installed, else a line on stderr at most once a second)
+                       that ends at what was reached, also where work stops early
 a function             calls ``progress(done, total)`` after every unit of work; if it returns False, the
                        work stops and what is finished is returned
 =====================  =======================================================================================
@@ -66,10 +67,11 @@ def _is_false(answer: object) -> bool:
 
 @contextmanager
 def _bar(total: int, unit: str) -> Iterator[Report]:
+    """Yields the report of a bar; work that stops early makes what it reached the total."""
     try:
         from tqdm import tqdm
     except ImportError:
-        yield _lines(total, unit)
+        yield from _lines(total, unit)
         return
     with tqdm(total=total, unit=unit) as bar:
 
@@ -78,17 +80,25 @@ def _bar(total: int, unit: str) -> Iterator[Report]:
             return True
 
         yield report
+        bar.total = bar.n  # closing the bar shows it
 
 
-def _lines(total: int, unit: str) -> Report:
-    shown = time.perf_counter()
+def _lines(total: int, unit: str) -> Iterator[Report]:
+    reached, written, shown = 0, 0, time.perf_counter()
+
+    def write() -> None:
+        nonlocal written
+        written = reached
+        print(f"{unit} {reached} of {total}", file=sys.stderr, flush=True)
 
     def report(done: int) -> bool:
-        nonlocal shown
-        now = time.perf_counter()
+        nonlocal reached, shown
+        reached, now = done, time.perf_counter()
         if done == total or now - shown >= _LINE_SECONDS:
             shown = now
-            print(f"{unit} {done} of {total}", file=sys.stderr, flush=True)
+            write()
         return True
 
-    return report
+    yield report
+    if written < reached:
+        write()

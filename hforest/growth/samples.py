@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import blocks, check, machine, sparse, supervised
+from ..core import blocks, check, machine, notebooks, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..core.in_place import InPlace, PlacedWindows, check_places, read_only, rows_of
 from ..core.sparse import Columns
@@ -104,6 +104,18 @@ class Samples:
 
     def __repr__(self) -> str:
         return f"Samples({type(self._x).__name__} of shape {self.shape}, {self.dtype})"
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        categorical = self._categorical
+        return [
+            ("Samples", f"{type(self._x).__name__}, {self.dtype}"),
+            ("samples", self.shape[0]),
+            ("columns", self.shape[1]),
+            ("columns of categories", 0 if categorical is None else int(categorical.sum())),
+            ("missing numbers", "some" if self.has_missing else "none"),
+            ("bins of a column", "exact" if self.is_exact else f"at most {self.max_bins}"),
+        ]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns the numbers, for functions that take arrays, such as `hforest.tree.predict`."""

@@ -7,8 +7,8 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
 from ..tree import Forest
-from ..tree.complete import check_depth, compared, levels, places
-from ..tree.forest import check_comparisons, check_nodes, check_numbers, copied
+from ..tree.complete import check_depth, compared, places
+from ..tree.forest import check_comparisons, check_nodes, check_numbers, copied, levels
 from ..tree.walks import apply
 from .checks import MAX_DEPTH
 from .linear import Linear

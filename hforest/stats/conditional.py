@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, supervised
+from ..core import check, notebooks, supervised
 from ..core.aliases import (
     Array,
     ArrayLike,
@@ -60,6 +60,18 @@ class ConditionalTest(NamedTuple):
     divided by their standard errors; 0 where residuals do not vary."""
     n_rows: int
     """Number of rows that are out-of-bag in some tree of every forest."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        column, output = np.unravel_index(abs(self.covariances).argmax(), self.covariances.shape)
+        return [
+            ("ConditionalTest", ""),
+            ("p-value", self.p_value),
+            ("statistic", self.statistic),
+            ("of column, output", f"{column}, {output}"),
+            ("columns, outputs", ", ".join(map(str, self.covariances.shape))),
+            ("rows", self.n_rows),
+        ]
 
 
 _smooth = partial(growth.grow, splitter="random", min_samples_leaf=2)

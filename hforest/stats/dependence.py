@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, notebooks, supervised
 from ..core.aliases import ArrayLike, FloatArray
 from .problem import float_numbers
 
@@ -21,6 +21,10 @@ class DistanceCorrelation(NamedTuple):
     """The correlation, -1 to 1; its mean under independence is 0."""
     p_value: float
     """The p-value by the chi-square approximation."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        return [("DistanceCorrelation", ""), ("statistic", self.statistic), ("p-value", self.p_value)]
 
 
 def centered(distances: FloatArray) -> FloatArray:

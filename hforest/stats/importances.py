@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, supervised
+from ..core import check, notebooks, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
 from ..core.draws import orders, permutation, seed_of
 from ..core.progress import reporting
@@ -38,6 +38,14 @@ class OobImportance(NamedTuple):
     error: FloatArray
     """(n_features,) float64: standard errors of the means over trees; NaN where one tree has out-of-bag
     rows."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        best = notebooks.largest(self.mean)
+        return [
+            (f"feature (of {len(self.mean)})", "importance", "standard error"),
+            *zip(best, self.mean[best], self.error[best], strict=True),
+        ]
 
 
 def oob_importance(
@@ -231,6 +239,15 @@ class ImportanceTest(NamedTuple):
     null: FloatArray
     """(n_sets, n_copies) float64: the importances of the copies; NaN likewise. With "max" those of the
     permutations that were made."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        best = notebooks.largest(self.importance)
+        n_sets, n_null = self.null.shape
+        return [
+            (f"set (of {n_sets})", f"importance ({n_null} null draws)", "p-value", "adjusted p-value"),
+            *zip(best, self.importance[best], self.p_value[best], self.adjusted[best], strict=True),
+        ]
 
 
 def importance_test(

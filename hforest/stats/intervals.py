@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, notebooks, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.bootstraps import row_groups
 from ..tree import Forest
@@ -34,6 +34,18 @@ class ConfidenceIntervals(NamedTuple):
     noise: FloatArray
     """(n_samples, n_outputs) float64: the Monte Carlo bias, as a share of the variance from which it is
     subtracted. If it is 1 or more, trees are too few: only the variance of a mean over trees remains."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        return [
+            ("ConfidenceIntervals", ""),
+            ("rows", len(self.mean)),
+            ("outputs", self.mean.shape[1]),
+            ("means", notebooks.span(self.mean)),
+            ("standard errors", notebooks.span(self.standard_error)),
+            ("intervals", notebooks.span(np.array([self.low, self.high]))),
+            ("intervals with too few trees", int((self.noise >= 1).sum())),
+        ]
 
 
 def confidence_intervals(

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check, supervised
+from ..core import check, notebooks, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task, Weighting
 from ..core.bootstraps import of_groups
 from ..tree import Forest
@@ -22,6 +22,17 @@ class Posterior(NamedTuple):
     of targets; NaN in the rows without a vote."""
     votes: IntArray
     """(n_samples,) int64: the number of trees that vote for each row."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        return [
+            ("Posterior", ""),
+            ("rows", len(self.votes)),
+            ("outputs", self.p.shape[1]),
+            ("predictions", notebooks.span(self.p)),
+            ("votes of a row", notebooks.span(self.votes)),
+            ("rows without a vote", int((self.votes == 0).sum())),
+        ]
 
 
 def posterior(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, keywords, sparse, supervised
+from ..core import check, keywords, notebooks, sparse, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray, Task
 from ..core.progress import reporting
 from ..growth import Samples
@@ -34,6 +34,17 @@ class PermutationTest(NamedTuple):
     """(n_drawn,) float64: the statistics of the drawn data, in their order."""
     n_rows: int
     """Number of rows with a vote, from which the observed statistic is computed."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        return [
+            ("PermutationTest", ""),
+            ("p-value", self.p_value),
+            ("statistic", self.statistic),
+            ("statistics under the null hypothesis", notebooks.span(self.null)),
+            ("their number", len(self.null)),
+            ("rows", self.n_rows),
+        ]
 
 
 def outputs(target: supervised.Target) -> FloatArray:

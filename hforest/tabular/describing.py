@@ -4,13 +4,9 @@ from html import escape
 
 import numpy as np
 
+from ..core.notebooks import printable, shortened, table
 from .kinds import Columns, check_columns
 from .tables import MISSING, TIMES, WORDS
-
-
-def printable(text: str) -> str:
-    """Returns a text with spaces in place of characters that a terminal would obey."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 class Description(str):
@@ -20,12 +16,8 @@ class Description(str):
     notes: list[str]
 
     def _repr_html_(self) -> str:
-        lines = [
-            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for row, tag in zip(self.rows, ["th", *["td"] * len(self.rows)], strict=False)
-        ]
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<table>{''.join(lines)}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+        return table(self.rows[0], self.rows[1:]) + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def describe(columns: Columns) -> str:
@@ -51,7 +43,7 @@ def describe(columns: Columns) -> str:
         constant = columns.low[j] == columns.high[j] or columns.level_start[j] < columns.level_start[j + 1]
         none = "none (no value)" if kind == MISSING else "none (one value)" if constant else "none (left out)"
         rows.append(
-            (_short(name, 30), _KIND[kind], _values(columns, kind, j), missing, ", ".join(parts) or none)
+            (shortened(name, 30), _KIND[kind], _values(columns, kind, j), missing, ", ".join(parts) or none)
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -60,7 +52,7 @@ def describe(columns: Columns) -> str:
         cells[3] = row[3].rjust(widths[3])
         lines.append("  ".join(cells).rstrip())
     pairs = zip(columns.names.tolist(), columns.notes.tolist(), strict=True)
-    notes = [f"{_short(name, 30)}: {printable(note)}" for name, note in pairs if note]
+    notes = [f"{shortened(name, 30)}: {printable(note)}" for name, note in pairs if note]
     text = Description("\n".join([*lines, *([""] if notes else []), *notes]))
     text.rows, text.notes = rows, notes
     return text
@@ -73,17 +65,12 @@ _WIDTH = 44
 """Maximum number of characters for the values of a column."""
 
 
-def _short(text: str, most: int) -> str:
-    text = printable(text)
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
 def _values(columns: Columns, kind: str, j: int) -> str:
     """Returns the range of a column, or its categories."""
     first, last = columns.level_start[j : j + 2].tolist()
     if first < last:
         some = ", ".join(repr(level) for level in columns.levels[first : min(last, first + 5)].tolist())
-        return _short(f"{last - first}: {some}" + ", ..." * (last - first > 5), _WIDTH)
+        return shortened(f"{last - first}: {some}" + ", ..." * (last - first > 5), _WIDTH)
     low, high = float(columns.low[j]), float(columns.high[j])
     if np.isnan(low):
         return ""

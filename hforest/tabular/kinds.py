@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check
+from ..core import check, notebooks
 from ..core.aliases import FloatArray, IntArray
 from ..core.supervised import MAX_CATEGORY
 from .tables import DAY, LEVELS, MISSING, NUMBERS, TIMES, WORDS, shown
@@ -86,6 +86,16 @@ class Columns(NamedTuple):
             f"{names[j]}, {part}" if part in PARTS else names[j]
             for j, part in zip(self.source.tolist(), self.parts.tolist(), strict=True)
         ]
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        used = np.bincount(self.source, minlength=len(self.names))
+        rows: list[tuple[object, ...]] = [("kind", "columns", "features")]
+        for kind in dict.fromkeys(self.kinds.tolist()):
+            of_kind = self.kinds == kind
+            names = notebooks.counted(self.names[of_kind])
+            rows.append((WORDS.get(kind, kind), names, used[of_kind].sum()))
+        return [*rows, ("all", len(self.names), len(self.source))]
 
 
 # ------------------------------------------------------------------------------------------ checks

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 
 from .. import hinge, tree
-from ..core import check, series, supervised
+from ..core import check, notebooks, series, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..tree import Forest
 from ..tree.callers import trusted
@@ -112,6 +112,23 @@ class Model(NamedTuple):
             return f"Model(task={self.task!r}, {sizes})"
         except Exception:  # from fields that are not what fit returned
             return f"Model{tuple(self)!r}"
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        columns, classes, members = self.columns, self.classes, self.members
+        n_columns, n_outputs = len(self.scaling.low), len(self.target_center)
+        return [
+            ("Model", self.task),
+            ("members", len(members)),
+            ("columns", n_columns if columns is None else notebooks.counted(columns.names)),
+            (
+                "classes" if self.task == "classification" else "targets",
+                n_outputs if classes is None else notebooks.counted(classes),
+            ),
+            ("hinge trees", sum(len(member.features) for member in members)),
+            ("grown trees", sum(member.forest.n_trees for member in members)),
+            ("boosted trees", sum(a.boosted.forest.n_trees for a in members if a.boosted is not None)),
+        ]
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, files
-from .describing import printable
+from ..core.notebooks import printable
 from .library import aside, polars
 from .reading import read
 

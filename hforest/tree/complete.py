@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
-from .forest import Forest, checked
+from .forest import Forest, checked, depths, levels
 
 
 class Places(NamedTuple):
@@ -20,21 +20,6 @@ class Places(NamedTuple):
     reached: IntArray
     """(n_trees, 2**depth) int64: the leaf, which is at all places below it, or a split whose subtree is
     omitted."""
-
-
-def levels(forest: Forest) -> list[IntArray]:
-    """Returns the splits of each level, root first: as many arrays as the forest has levels of splits."""
-    splits_of_level: list[IntArray] = []
-    node = forest.tree_start[:-1]
-    tree = np.arange(len(node))
-    while True:
-        splits = forest.feature[node] != -1
-        if not splits.any():
-            return splits_of_level
-        tree, node = tree[splits], node[splits]
-        splits_of_level.append(node)
-        first = forest.tree_start[tree] + forest.left[node]
-        tree, node = np.concatenate([tree, tree]), np.concatenate([first, first + 1])
 
 
 def _on_cpu(forest: Forest) -> Forest:
@@ -97,11 +82,7 @@ def depth(forest: Forest) -> IntArray:
     >>> hforest.tree.depth(forest)
     array([2, 2])
     """
-    arrays = _on_cpu(forest)
-    result = np.zeros(len(arrays.tree_start) - 1, np.int64)
-    for nodes in levels(arrays):
-        result[np.unique(np.searchsorted(arrays.tree_start, nodes, "right")) - 1] += 1
-    return result
+    return depths(_on_cpu(forest))
 
 
 def places(forest: Forest, depth: int) -> Places:

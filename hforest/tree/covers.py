@@ -7,8 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .complete import levels
-from .forest import Forest, knows_missing
+from .forest import Forest, knows_missing, levels
 from .walks import REMEDY, apply
 
 

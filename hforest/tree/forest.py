@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch, machine
+from ..core import dispatch, machine, notebooks
 from ..core.aliases import FloatArray, IntArray
 from ..core.defaults import sends_missing_left, sends_unknown_left
 
@@ -103,6 +103,43 @@ class Forest(NamedTuple):
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
         except Exception:  # from fields that contradict each other or are not arrays
             return f"Forest{tuple(self)!r}"
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        n_splits = len(self.feature) - len(self.value)
+        on_cpu = isinstance(self.feature, np.ndarray)
+        return [
+            ("Forest", self.threshold.dtype),
+            ("trees", self.n_trees),
+            ("depth", notebooks.span(depths(checked(self))) if on_cpu else "on the GPU"),
+            ("splits", f"{n_splits}, of which {int((self.feature == -2).sum())} by projections"),
+            ("leaves", len(self.value)),
+            ("features", int(self.n_features)),
+            ("outputs", self.n_classes),
+        ]
+
+
+def levels(forest: Forest) -> list[IntArray]:
+    """Returns the splits of each level, root first: as many arrays as the forest has levels of splits."""
+    splits_of_level: list[IntArray] = []
+    node = forest.tree_start[:-1]
+    tree = np.arange(len(node))
+    while True:
+        splits = forest.feature[node] != -1
+        if not splits.any():
+            return splits_of_level
+        tree, node = tree[splits], node[splits]
+        splits_of_level.append(node)
+        first = forest.tree_start[tree] + forest.left[node]
+        tree, node = np.concatenate([tree, tree]), np.concatenate([first, first + 1])
+
+
+def depths(forest: Forest) -> IntArray:
+    """Returns (n_trees,) int64: the depth of each tree."""
+    result = np.zeros(len(forest.tree_start) - 1, np.int64)
+    for nodes in levels(forest):
+        result[np.unique(np.searchsorted(forest.tree_start, nodes, "right")) - 1] += 1
+    return result
 
 
 class _Marked(Forest):

@@ -8,8 +8,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import several, supervised
 from ..core.aliases import Array, ArrayLike, Classes, Empty, FloatArray, IntArray, Task
-from .complete import levels
-from .forest import Forest, marked, of_leaves, trusted
+from .forest import Forest, levels, marked, of_leaves, trusted
 from .walks import apply
 
 _EMPTY = ("prune", "abstain", "uniform", "prior")

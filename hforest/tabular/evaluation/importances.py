@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import check, permuted, supervised
+from ...core import check, notebooks, permuted, supervised
 from ...core import progress as progresses
 from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..columns import text_array
@@ -28,6 +28,14 @@ class Importance(NamedTuple):
     """(n_columns,) float64: standard error of `mean` over the permutations, NaN for a single one."""
     rises: FloatArray
     """(n_columns, n_repeats) float64: rise of the loss by each permutation."""
+
+    @notebooks.shown_by
+    def _repr_html_(self) -> notebooks.Rows:
+        best = notebooks.largest(self.mean)
+        return [
+            (f"column (of {len(self.names)})", "rise of the loss", "standard error"),
+            *zip(self.names[best], self.mean[best], self.error[best], strict=True),
+        ]
 
 
 def names_and_sets(model: Model, n_features: int) -> tuple[list[str], list[IntArray]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import check, files, supervised
 from ...core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ...core.notebooks import table
 from ..columns import converted
 from ..describing import describe
 from ..model import Model, check_width, checked, goals_of
@@ -157,17 +158,6 @@ def of_numbers(
     return page
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int) -> str:
-    """Returns a table of HTML; `numbers` is the first column that is aligned to the right."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        kinds = ['<{} class="n">' if j >= numbers else "<{}>" for j in range(len(cells))]
-        pairs = zip(kinds, cells, strict=True)
-        return f"<tr>{''.join(kind.format(tag) + escape(cell) + f'</{tag}>' for kind, cell in pairs)}</tr>"
-
-    return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
-
-
 def _figure(chart: str) -> str:
     return f"<figure>{chart}</figure>"
 
@@ -193,7 +183,7 @@ def _errors(p: FloatArray, y: FloatArray | IntArray, classes: np.ndarray | None)
         count = np.bincount(y, minlength=len(classes))
         text = f"error of the constant {svg.shortened(str(classes[count.argmax()]), 24)}"
         rows.append([text, svg.figure(1 - count.max() / len(y)), ""])
-    yield "<h2>Metrics</h2>" + _table(["metric", "value", "95 % interval over rows"], rows, 1)
+    yield "<h2>Metrics</h2>" + table(["metric", "value", "95 % interval over rows"], rows, 1)
     if classes is None:
         yield "<h2>Residuals</h2>" + _figure(_residuals(p, y))
         return
