@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from PIL import Image
 from sphinx import addnodes
 from sphinx.ext import autosummary
 from sphinx.pycode import ModuleAnalyzer
@@ -35,7 +34,7 @@ project = "hforest"
 version = release = hforest.__version__
 extensions = [
     "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode",
-    "sphinx_copybutton", "sphinx_gallery.gen_gallery", "mathml", "numeric_cells",
+    "sphinx_copybutton", "sphinx_gallery.gen_gallery", "mathml", "numeric_cells", "thumbnails",
 ]  # fmt: skip
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -266,16 +265,6 @@ def write_index_entries(app: Any, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- index: (.+) -->$", r"```{index} ! \1\n```", source[0], flags=re.MULTILINE)
 
 
-def crop_thumbnails(app: Any) -> None:
-    """Crops thumbnails of the gallery to squares: the left part of a wide picture, large enough to read."""
-    for path in (Path(__file__).parent / "auto_gallery").rglob("*_thumb.png"):
-        picture = path.parents[1] / f"{path.name.removesuffix('_thumb.png')}_001.png"
-        if picture.is_file():
-            with Image.open(picture) as image:
-                side = min(image.size)
-                image.convert("RGB").crop((0, 0, side, side)).resize((400, 400)).save(path)
-
-
 def show_picture_first(app: Any, doctree: Any) -> None:
     """Moves the pictures of a page of the gallery below its title."""
     if not app.env.docname.startswith("auto_gallery/"):
@@ -327,7 +316,6 @@ def setup(app: Any) -> None:
     for name in {name for names in REFERENCES.values() for name in names.split(", ")} - {"none"}:
         if find_reference(name) is None:
             raise ValueError(f"<!-- reference of ...: {name} -->: expected reference functions, or none")
-    app.connect("builder-inited", crop_thumbnails, priority=900)
     app.connect("source-read", list_forests)
     app.connect("source-read", write_index_entries)
     app.connect("doctree-read", link_gallery)

@@ -5,6 +5,7 @@ import importlib.util
 import pkgutil
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import PAGES_OF_SEVERAL
@@ -210,6 +211,40 @@ def test_a_picture_of_another_script_is_seen(pictures, tmp_path):
     (tmp_path / "damaged.png").write_bytes(whole.replace(b"digest", b"Digest"))
     with pytest.raises(ValueError, match="damaged"):
         pictures.digest_of(tmp_path / "damaged.png")
+
+
+@pytest.fixture
+def thumbnails():
+    pytest.importorskip("sphinx")
+    pytest.importorskip("PIL")
+    return script("thumbnails")
+
+
+def test_thumbnails_show_the_part_with_the_subject(thumbnails, tmp_path):
+    images = importlib.import_module("PIL.Image")
+    folder = tmp_path / "auto_gallery" / "networks" / "images"
+    (folder / "thumb").mkdir(parents=True)
+    wide = images.new("RGB", (900, 300), "red")
+    wide.paste("blue", (600, 0, 900, 300))
+    small = images.new("RGB", (600, 400), "red")
+    for name, image in (("hinge_regions", wide), ("hinge_ferns", wide), ("split_entropy", small)):
+        image.save(folder / f"sphx_glr_plot_{name}_001.png")
+        images.new("RGB", (9, 9)).save(folder / "thumb" / f"sphx_glr_plot_{name}_thumb.png")
+    thumbnails.write(SimpleNamespace(srcdir=tmp_path))
+    colours = {}
+    for path in (folder / "thumb").iterdir():
+        with images.open(path) as image:
+            assert image.size == (400, 400)
+            colours[path.name[14:-10]] = image.getpixel((200, 5)), image.getpixel((200, 200))
+    red, blue, white = (255, 0, 0), (0, 0, 255), (255, 255, 255)
+    assert colours == {
+        "hinge_regions": (blue, blue), "hinge_ferns": (red, red), "split_entropy": (white, red)
+    }  # fmt: skip
+
+
+def test_scripts_with_the_subject_on_the_right_exist(thumbnails):
+    names = {path.stem.removeprefix("plot_") for path in (ROOT / "docs" / "gallery").rglob("plot_*.py")}
+    assert set(thumbnails.RIGHT) <= names
 
 
 @pytest.fixture
