@@ -354,14 +354,15 @@ def count_resources(rows: list[dict[str, Any]], dtype: Any = np.float32) -> list
         sys.exit("gpu_counts.py: expected NVRTC for the part resources; run pip install -e '.[nvrtc]'")
     sizes = {row["kernel"]: (row["block"], row["block_memory"]) for row in rows}
     made = []
-    for path in sorted(Path(hforest.__file__).parent.glob("*/gpu.cu")):
-        found = [nvrtc.resources(launch.source(path.parent), a, dtype) for a in ARCHITECTURES]
+    for subpackage in of_tests("host.compiler").SUBPACKAGES:
+        source = launch.source(launch.PACKAGE / subpackage)
+        found = [nvrtc.resources(source, a, dtype) for a in ARCHITECTURES]
         for kernel in sorted(found[0]):
             block, more = sizes.get(kernel, (launch.THREADS, 0))
             row = {key: [of[kernel][key] for of in found] for key in found[0][kernel]}
             each = zip(ARCHITECTURES, row["registers"], row["shared"], strict=True)
             share = [occupancy(a, registers, shared + more, block) for a, registers, shared in each]
-            names = {"package": path.parent.name, "kernel": kernel, "block": block, "block_memory": more}
+            names = {"package": subpackage, "kernel": kernel, "block": block, "block_memory": more}
             made.append(names | row | {"occupancy": share})
     return made
 

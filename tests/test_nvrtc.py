@@ -180,6 +180,24 @@ def test_stale_reads_and_other_roundings_are_seen(nvrtc, tmp_path, body, stale, 
     assert ptx.changes_of_rounding(text) == rounding
 
 
+@pytest.mark.parametrize("ahead", [4, 1])
+def test_samples_are_read_before_they_are_added(nvrtc, ahead):
+    # With `ahead` samples read together, all sums but the first wait for the one before alone.
+    source, line = launch.source(launch.PACKAGE / "hinge"), "constexpr int AHEAD = {};"
+    assert line.format(4) in source
+    kernels = ptx.kernels(source.replace(line.format(4), line.format(ahead)), np.float32)
+    loops = {
+        "backward_parameters": 2,
+        "adam_parameters": 2,
+        "backward_images": 1,
+        "pull_features_projection": 1,
+    }
+    for name, n in loops.items():
+        found = ptx.chains(kernels[name])
+        assert len(found) == n * (ahead - 1), name
+        assert max(found, default=0) <= 16, name
+
+
 def test_digests_see_a_changed_kernel_alone(nvrtc, tmp_path):
     def digests(text):
         (tmp_path / "gpu.cu").write_text(text)

@@ -78,3 +78,19 @@ def stale_reads(text: str) -> set[str]:
 def changes_of_rounding(text: str) -> set[str]:
     """Returns the opcodes that contract a product and a sum or make subnormals 0."""
     return {op for op, _ in _instructions(text) if op.startswith("fma.") or ".ftz" in op}
+
+
+def chains(text: str) -> list[int]:
+    """Returns how many instructions part each two float64 sums, where these need no other number in between.
+
+    Between them, a sum may be stored and another one loaded; nothing is multiplied or read elsewhere.
+    """
+    found: list[list[str]] = []
+    for opcode, _ in _instructions(text):
+        if opcode in ("add.rn.f64", "sub.rn.f64", "add.f64", "sub.f64"):
+            found.append([])
+        elif found:
+            found[-1].append(opcode)
+    own = ("ld.shared.f64", "st.shared.f64")
+    other = ("ld.", "st.", "bar.", "mul.rn.", "mul.f", "vote.")
+    return [len(gap) for gap in found[:-1] if not any(op.startswith(other) and op not in own for op in gap)]

@@ -269,13 +269,11 @@ extern "C" __global__ void touched_rows(
     unsigned *const words = (unsigned *)block_memory;
     const size tree = blockIdx.x, each = (n_words + blockDim.x - 1) / blockDim.x;  // words of a thread
     const size first = min(n_words, each * threadIdx.x), last = min(n_words, first + each);
-    if (threadIdx.x == 0) {
-        sums[0] = 0;
-        for (size m = 0; writes && m < tree; ++m) sums[0] += counts[m];
-        if (writes) start[tree] = sums[0];
-    }
-    __syncthreads();
-    size done = sums[0];
+    size done = 0;  // rows written before, by this block and those of earlier trees
+    for (size m = threadIdx.x; writes && m < tree; m += blockDim.x) done += counts[m];
+    sum_before(done, sums);
+    done = sums[blockDim.x - 1];
+    if (writes && threadIdx.x == 0) start[tree] = done;
     for (size low = 0; low < n_slots; low += 32 * n_words) {
         for (size i = first; i < last; ++i) words[i] = 0;
         __syncthreads();
