@@ -28,24 +28,13 @@ HF_SERIES(plain, )
 #if HF_X86
 HF_SERIES(avx2, HF_AVX2_CODE)
 HF_SERIES(avx512, HF_AVX512_CODE)
+/* The function of a path. */
+#define HF_OF_PATH(name) (path == HF_PATH_AVX512 ? name##_avx512 : path == HF_PATH_AVX2 ? name##_avx2 : name##_plain)
+#else
+#define HF_OF_PATH(name) ((void)path, name##_plain)
 #endif
 
-static void hf_exps(int path, const double *a, ptrdiff_t n, double *out) {
-#if HF_X86
-    if (path == HF_PATH_AVX512) return hf_exps_avx512(a, n, out);
-    if (path == HF_PATH_AVX2) return hf_exps_avx2(a, n, out);
-#endif
-    (void)path;
-    hf_exps_plain(a, n, out);
-}
-
-static void hf_logs(int path, const double *a, ptrdiff_t n, double *out) {
-#if HF_X86
-    if (path == HF_PATH_AVX512) return hf_logs_avx512(a, n, out);
-    if (path == HF_PATH_AVX2) return hf_logs_avx2(a, n, out);
-#endif
-    (void)path;
-    hf_logs_plain(a, n, out);
-}
+static void hf_exps(int path, const double *a, ptrdiff_t n, double *out) { HF_OF_PATH(hf_exps)(a, n, out); }
+static void hf_logs(int path, const double *a, ptrdiff_t n, double *out) { HF_OF_PATH(hf_logs)(a, n, out); }
 
 #endif

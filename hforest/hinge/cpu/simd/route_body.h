@@ -25,7 +25,7 @@
             lowest[i] = (REALS)CHOOSE(closer_, (WORDS)(r), (WORDS)lowest[i]);           \
             met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);              \
         } else {                                                                        \
-            lowest[i] = LEAST(ABS(r), lowest[i]);                                  \
+            lowest[i] = LEAST(ABS(r), lowest[i]);                                       \
         }                                                                               \
     } while (0)
 
