@@ -6,15 +6,19 @@ Each picture holds a digest of its script and of the records that the script rea
 """
 
 import hashlib
+import io
 import re
 import struct
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = DOCS / "pictures"
-SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables", "invalid_tests", "repeated")
+SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables", "invalid_tests", "repeated", "becoming")
+COLORS, INTERVAL = 96, 250
+"""Colors of an animated picture, and milliseconds for which each of its pictures is shown."""
 
 
 def path_of(script: str) -> Path:
@@ -44,6 +48,28 @@ def digest_of(picture: Path) -> str:
     return ""
 
 
+def save_animated(names: dict[str, Any], path: Path, digest: str) -> None:
+    """Writes the pictures that ``draw`` of a script draws on ``fig``, as one PNG."""
+    from PIL import Image, PngImagePlugin
+
+    pictures = []
+    for frame in range(len(names["history"])):
+        names["draw"](frame)
+        names["fig"].savefig(file := io.BytesIO())
+        pictures.append(Image.open(file).convert("RGB"))
+    width, height = pictures[0].size
+    together = Image.new("RGB", (width, height * len(pictures)))
+    for frame, picture in enumerate(pictures):
+        together.paste(picture, (0, height * frame))
+    palette = together.quantize(COLORS)
+    pictures = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    text = PngImagePlugin.PngInfo()
+    text.add_text("digest", digest)
+    pictures[0].save(
+        path, save_all=True, append_images=pictures[1:], duration=INTERVAL, pnginfo=text, optimize=True
+    )
+
+
 def main() -> None:
     import matplotlib as mpl
 
@@ -56,7 +82,11 @@ def main() -> None:
         plt.close("all")
         style({}, script)
         path = path_of(script)
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+        if "draw" in names:
+            save_animated(names, PICTURES / f"{script}.png", digest(script))
+            continue
         for n in plt.get_fignums():
             name = f"{script}_{n}.png" if len(plt.get_fignums()) > 1 else f"{script}.png"
             plt.figure(n).savefig(PICTURES / name, metadata={"digest": digest(script)})
