@@ -12,7 +12,6 @@ logarithmic losses: of 400 training samples and of 4,000 test samples.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.animation import FuncAnimation
 
 import hforest
 from hforest import hinge, layers, tree
@@ -101,5 +100,8 @@ def draw(frame):
                    ha="right", va="top", transform=right.transAxes)  # fmt: skip
 
 
-animation = FuncAnimation(fig, draw, frames=len(history), interval=250)
+# %%
+# The last picture. ``matplotlib.animation.FuncAnimation(fig, draw, len(history))`` shows all in turn.
+
+draw(len(history) - 1)
 plt.show()
