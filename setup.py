@@ -47,7 +47,10 @@ if TARGET and not (TARGET.endswith("-linux-gnu") and os.environ.get("CC") and os
         "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set "
         f"to its compiler, got {TARGET!r}; see the top of setup.py"
     )
-PLATFORM = f"linux-{TARGET.removesuffix('-linux-gnu')}" if TARGET else sysconfig.get_platform()
+if TARGET:
+    # What sysconfig, and by it setuptools, returns as the platform in names of folders and wheels.
+    os.environ["_PYTHON_HOST_PLATFORM"] = f"linux-{TARGET.removesuffix('-linux-gnu')}"
+PLATFORM = sysconfig.get_platform()
 
 PROBE = r"""
 #include <omp.h>
