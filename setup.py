@@ -10,8 +10,8 @@ HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with the
 HFOREST_TARGET   such as "aarch64-linux-gnu": modules for this processor, by its compiler in CC and LDSHARED:
                  CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared". The headers of this Python
                  serve for every little-endian 64-bit Linux.
-HFOREST_URL      the address of the repository, such as https://github.com/owner/hforest: links of the text that
-                 an index of packages shows are then absolute, to the tag of this version.
+HFOREST_URL      the address of the repository, such as https://github.com/owner/hforest: links of the text
+                 that an index of packages shows are then absolute, to the tag of this version.
 """
 
 import copy
