@@ -10,10 +10,13 @@ HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with the
 HFOREST_TARGET   such as "aarch64-linux-gnu": modules for this processor, by its compiler in CC and LDSHARED:
                  CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared". The headers of this Python
                  serve for every little-endian 64-bit Linux.
+HFOREST_URL      the address of the repository, such as https://github.com/owner/hforest: links of the text
+                 that an index of packages shows are then absolute, to the tag of this version.
 """
 
 import copy
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -47,7 +50,30 @@ if TARGET and not (TARGET.endswith("-linux-gnu") and os.environ.get("CC") and os
         "HFOREST_TARGET: expected the name of a 64-bit Linux, as aarch64-linux-gnu, with CC and LDSHARED set "
         f"to its compiler, got {TARGET!r}; see the top of setup.py"
     )
-PLATFORM = f"linux-{TARGET.removesuffix('-linux-gnu')}" if TARGET else sysconfig.get_platform()
+if TARGET:
+    # What sysconfig, and by it setuptools, returns as the platform in names of folders and wheels.
+    os.environ["_PYTHON_HOST_PLATFORM"] = f"linux-{TARGET.removesuffix('-linux-gnu')}"
+PLATFORM = sysconfig.get_platform()
+
+URL = os.environ.get("HFOREST_URL", "").rstrip("/")
+if URL and not URL.startswith("https://"):
+    raise SystemExit(
+        f"HFOREST_URL: expected an address, as https://github.com/owner/hforest, or unset, got {URL!r}"
+    )
+
+
+def long_description():
+    """Returns README.md; with URL its relative links and pictures are those of the repository."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    if not URL:
+        return text
+    version = re.search(r'__version__ = "(.+)"', Path("hforest/_version.py").read_text(encoding="utf-8"))[1]
+
+    def absolute(match):
+        return f"{match[0]}{URL}/{'raw' if match[0].startswith('!') else 'blob'}/v{version}/"
+
+    return re.sub(r"!?\[[^]]*\]\((?!https?:|#)", absolute, text)
+
 
 PROBE = r"""
 #include <omp.h>
@@ -244,4 +270,7 @@ if __name__ == "__main__":
             extension(SHARED, []),
         ],
         cmdclass={"build_ext": Build},
+        long_description=long_description(),
+        long_description_content_type="text/markdown",
+        project_urls={"Source": URL} if URL else {},
     )

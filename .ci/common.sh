@@ -108,3 +108,64 @@ sanitized() {
             PYTEST_ADDOPTS=--capture=sys LD_PRELOAD="$(gcc -print-file-name=libasan.so)" "$work/kernels/bin/python" "$@"
     )
 }
+
+# The build for aarch64 on another processor.
+AARCH64=(HFOREST_TARGET=aarch64-linux-gnu CC=aarch64-linux-gnu-gcc "LDSHARED=aarch64-linux-gnu-gcc -shared")
+
+# aarch64_system FOLDER PACKAGE...: a compiler for aarch64, an emulator, and in FOLDER the files of a system with these
+# packages, in the releases of $work/kernels; FOLDER/bin/python3.11 runs its Python.
+aarch64_system() {
+    local folder=$1 name
+    for name in qemu-aarch64-static aarch64-linux-gnu-gcc; do
+        command -v "$name" > /dev/null || apt-get install -qq --no-install-recommends \
+            qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross > /dev/null
+    done
+    [ "$(tag "$PYTHON")" = cpython-311 ] || {
+        echo "$0: expected Python 3.11, that of Debian 12, got $("$PYTHON" -V); set PYTHON" >&2
+        exit 2
+    }
+    if [ ! -e "$folder/complete" ]; then
+        # apt with a state of its own: the packages of the machine stay as they are.
+        mkdir -p "$folder"/{apt/{lists,archives}/partial,debs,root}
+        touch "$folder/apt/status"
+        for name in State Cache; do echo "Dir::$name \"$folder/apt\";"; done > "$folder/apt.conf"
+        printf 'APT::Architecture "arm64";\nAPT::Architectures { "arm64"; };\nDir::State::status "%s/apt/status";\n' "$folder" >> "$folder/apt.conf"
+        export APT_CONFIG=$folder/apt.conf
+        apt-get update -qq
+        (cd "$folder/debs" && apt-get download -qq libatomic1 libbz2-1.0 libc6 libcrypt1 libdb5.3 libexpat1 libffi8 libgcc-s1 libgomp1 \
+            liblzma5 libncursesw6 libpython3.11-{minimal,stdlib} libreadline8 libsqlite3-0 libssl3 libstdc++6 libtinfo6 libuuid1 \
+            media-types python3.11{,-minimal} zlib1g)
+        unset APT_CONFIG
+        for name in "$folder"/debs/*.deb; do dpkg -x "$name" "$folder/root"; done
+        touch "$folder/complete"
+    fi
+    "$work/kernels/bin/pip" freeze | grep -i -E "^($(IFS='|'; echo "${*:2}"))==" > "$work/releases"
+    "$work/kernels/bin/pip" install -q --upgrade --target "$folder/root/usr/lib/python3/dist-packages" --python-version 3.11 --only-binary :all: \
+        --platform={manylinux_2_{28,27,17},manylinux2014}_aarch64 -r "$work/releases"
+    # The Python of aarch64 starts itself by this file, too.
+    mkdir -p "$folder/bin"
+    printf '#!/bin/sh\nPYTHONHOME=%s/root/usr exec %s -L %s/root -0 %s/bin/python3.11 %s/root/usr/bin/python3.11 "$@"\n' \
+        "$folder" "$(command -v qemu-aarch64-static)" "$folder" "$folder" "$folder" > "$folder/bin/python3.11"
+    chmod +x "$folder/bin/python3.11"
+}
+
+# wheel PLATFORM NAME=VALUE...: makes a wheel of the source distribution in $work/dist, with the modules that were compiled
+# from the same files in the checkout for this platform, such as linux-x86_64.
+wheel() {
+    local compiled folder=$work/wheel-$1
+    compiled=build/$1-$(tag "$PYTHON")-openmp
+    mkdir -p "$folder/build"
+    tar -xzf "$work"/dist/hforest-*.tar.gz -C "$folder" --strip-components 1
+    cp -r build/cython-* "$folder/build/"
+    cp -r "$compiled" "$folder/build/"
+    printf '[build]\nbuild_lib = %s/lib\n' "$compiled" >> "$folder/setup.cfg"
+    (cd "$folder" && env "${@:2}" "$work/kernels/bin/python" -m pip wheel -q --no-deps --no-build-isolation -w "$work/dist" .)
+}
+
+# released PYTHON ARGUMENT...: checks an installed release by this Python, in an empty folder, without a compiler on the path.
+released() {
+    local version here=$PWD
+    version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' hforest/_version.py)
+    mkdir -p "$work/empty"
+    (cd "$work/empty" && PATH=$work/empty "$@" "$here/.ci/smoke.py" "$version")
+}

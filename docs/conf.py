@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # imports of the scripts of the g
 
 import hforest  # noqa: E402 (from this checkout)
 
-SOURCE = ""
+SOURCE = os.environ.get("HFOREST_URL", "")
 """Public address of the repository, to which each page links; without links if empty."""
 
 project = "hforest"

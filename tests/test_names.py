@@ -177,8 +177,3 @@ def test_calls_of_the_cheat_sheet_are_public():
     known = [(package, name) for package, name in calls if package in LAYER]
     assert len(known) >= 40
     assert not [f"{p}.{name}" for p, name in known if p in MODULES and name not in MODULES[p].__all__]
-
-
-def test_the_citation_has_the_version():
-    text = (PAGE.parents[1] / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {hforest.__version__}\n" in text
