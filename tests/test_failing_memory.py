@@ -67,6 +67,8 @@ ALLOCATIONS = {
     "quantiles": 6, "proximity": 6, "split of classes": 3, "split of targets": 3,
 }  # fmt: skip
 """Minimum number of allocations of a call; other calls have at least 10."""
+FAST = ("numbers", "targets", "quantiles")
+"""Calls whose tests are in README's command."""
 
 
 def fail_at_each(kind):
@@ -108,7 +110,9 @@ def shim(tmp_path_factory):
     return library
 
 
-@pytest.mark.parametrize("kind", _calls())
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in FAST)) for kind in _calls()]
+)
 def test_no_memory_is_an_error_and_no_leak(shim, kind):
     done = subprocess.run(
         [sys.executable, "-c", f"import test_failing_memory as t; t.fail_at_each({kind!r})"],

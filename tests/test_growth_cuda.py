@@ -221,7 +221,9 @@ def launched(monkeypatch):
     [
         {},
         {"criterion": "entropy", "weights": "whole", "max_bins": 256},
-        {"n_classes": 20, "max_bins": 180},  # as much shared memory as there may be
+        # As much shared memory as there may be.
+        pytest.param({"n_classes": 20, "max_bins": 180}, marks=pytest.mark.slow),
+        pytest.param({"task": 10}, marks=pytest.mark.slow),
         {"min_samples_leaf": 7, "max_features": 5, "min_impurity_decrease": 1e-4},
         {"min_weight_fraction_leaf": 0.01, "weights": "whole"},
         {"coarse": 1, "n_classes": 2},
@@ -235,7 +237,6 @@ def launched(monkeypatch):
         {"task": 1},
         {"task": 1, "weights": "whole", "bootstrap": False, "n": 33},
         {"task": 3, "weights": "wide", "wide": True, "min_weight_fraction_leaf": 1e-9},
-        {"task": 10},  # as much shared memory as there may be
     ],
     ids=words,
 )

@@ -52,7 +52,8 @@ LIMITS = {
     "optim.adam": Limit(0.99, 1.01, 8, 7813),
     "optim.adam_rows": Limit(0.62, 1.7, 12, 3900),
 }
-SLOW = ("hinge.backward", "hinge.backward, ferns", "hinge, step of Adam")
+FAST = ("grow, root, bins", "hinge.forward", "neural.forward", "project.project", "optim.adam")
+"""Jobs whose tests are in README's command."""
 
 CALLS = {
     # Launches and waits of a call; the same without checks.
@@ -96,7 +97,7 @@ def beyond(counts, name, limit):
 
 @on_host
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in LIMITS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in LIMITS]
 )
 def test_kernels_ask_for_no_more_memory(name, counts):
     assert not beyond(counts, name, LIMITS[name])
