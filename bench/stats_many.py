@@ -52,8 +52,8 @@ CELLS = (
     Cell("null", 100, 50, 10), Cell("null, correlated", 100, 50, 10), Cell("null", 200, 2000, 20),
     Cell("sparse", 200, 2000, 20), Cell("sparse, correlated", 200, 2000, 20), Cell("sparse", 200, 2000, 50),
 )  # fmt: skip
-SHOWN = (("sparse", 2000),)
-"""Kinds and numbers of columns that the page shows."""
+SHOWN = (CELLS[0], CELLS[2], CELLS[3])
+"""Cells of the page's table."""
 NOT_SHOWN = ("screen, by", "screen, error, bh")
 """Methods that it does not show."""
 
@@ -169,10 +169,19 @@ def line(row: dict[str, Any]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table of the page: the cells of SHOWN."""
-    shown = [row for row in rows if (row["kind"], row["d"]) in SHOWN and row["method"] not in NOT_SHOWN]
-    names = ("columns", "size", "tested", "method", "sets", "any", "false", "found", "s")
-    return "\n".join([f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *map(line, shown)])
+    """Returns the table of the page: a row for each method, with the numbers of sets in brackets."""
+    known = {(*(row[key] for key in Cell._fields), row["method"]): row for row in rows}
+    names = ["method", *(f"any: {cell.name}" for cell in SHOWN), "false", "found", "s"]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    for method in METHODS:
+        found = [known.get((*cell, method)) for cell in SHOWN]
+        if method in NOT_SHOWN or found[-1] is None:
+            continue
+        false = [np.array(row["false"]) if row else None for row in found]
+        shares = ["–" if a is None else f"{mean_of(a > 0)} ({len(a)})" for a in false]
+        last = line(found[-1]).strip("| ").split(" | ")[-3:]
+        lines.append(f"| {' | '.join([method, *shares, *last])} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
