@@ -338,7 +338,7 @@ def main() -> int:
                 rows = [row for row in rows if (row["claim"], row["simd"]) != (claim.name, simd)]
                 rows.append({"claim": claim.name, "simd": simd, "ratios": ratios})
             if path:
-                record(path, rows, command=" ".join(sys.argv))
+                record(path, rows, command="bench/claims.py --data DIR")
     if failed and not options.quick:
         print(
             f"below the pages: {'; '.join(dict.fromkeys(failed))}; they print the worst column of the record"
