@@ -160,12 +160,12 @@ def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
     return timed
 
 
-def add_clock(parser: argparse.ArgumentParser) -> None:
+def add_clock(parser: argparse.ArgumentParser, default: str = "processor") -> None:
     """Adds the option `--clock`, a name of `CLOCKS`."""
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
-        default="processor",
+        default=default,
         help="processor: time of all threads, without other processes; wall: for a GPU and several threads",
     )
 

@@ -1,6 +1,6 @@
 """Times of applying forests, and of scikit-learn on the same trees.
 
-    python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
+    python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--clock processor] [--json FILE]
 
 scikit-learn, if installed, grows a forest of depth at most D (0: to purity), which is converted, so that both
 libraries walk the same nodes. Without scikit-learn, hforest grows it. Before anything is timed, probabilities
@@ -20,7 +20,7 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import machine_text, options_of, record, side_by_side, sizes_like, spread
+from common import CLOCKS, add_clock, machine_text, options_of, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import grow, tree
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             if lighter is not None:
                 calls["lightgbm"] = partial(lighter.predict, part, num_threads=threads)
             with hforest.unchecked():
-                times = side_by_side(calls, options.repeats)
+                times = side_by_side(calls, options.repeats, CLOCKS[options.clock])
             for rung, taken in times.items():
                 best = min(taken)
                 rows.append(
@@ -135,6 +135,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
+    add_clock(parser, "wall")
     options = options_of(parser, "--shapes 500,10,5,5,3 --repeats 1")
     print(machine_text())
     rows = run(options)

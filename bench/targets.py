@@ -153,6 +153,7 @@ def main() -> None:
     parser.add_argument("--work", type=int, default=100_000, help="rows of all trees of a forest")
     parser.add_argument("--outputs", type=int, nargs="*", default=[10, 100], help="numbers of targets")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", metavar="WORD", help="measures only jobs whose names have it")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
     options = options_of(parser, "--sizes 1000 --work 30000 --outputs --repeats 1")
@@ -177,6 +178,7 @@ def main() -> None:
     for n_classes in (2, 7):
         for max_bins in (BINS, None):
             jobs |= weights(min(20000, max(options.sizes)), n_classes, max_bins)
+    jobs = {name: calls for name, calls in jobs.items() if options.only in name}
     for name, calls in jobs.items():
         rows += measure(name, calls, options.repeats)
         print(table(rows, on_page=False).splitlines()[-1], flush=True)

@@ -40,7 +40,7 @@ LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations that have another name."""
 PAGE_NEEDS = {
     "exchange.md": ("treelite", "onnx", "onnxruntime", "xgboost"),
-    "first-table.md": ("pandas", "narwhals", "sklearn"),
+    "first-table.md": ("pandas", "narwhals"),
     "first-network.md": ("torch",),
 }
 """Libraries of pages with another name."""
@@ -104,7 +104,7 @@ def test_code_on_pages_runs(page, tmp_path, monkeypatch):
     if page.name in PAGES_OF_SEVERAL_LIBRARIES:
         found = [block for block in found if importable(block)]
     code = "\n".join(found)
-    exec(compile(code, str(page), "exec"), {"__name__": "page"})
+    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})  # also blocks for the main process
 
 
 def test_the_readme_shows_what_its_examples_print(tmp_path, monkeypatch, capsys):

@@ -150,11 +150,6 @@ def record(name, key="rows"):
     return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))[key]
 
 
-def of_both_tasks(name):
-    """Returns the rows of a record of classes and of the record of regressions beside it."""
-    return record(name) + record(f"{name}_regression")
-
-
 # page, script, function of the script, record, key in it, further arguments, the figure that a test changes
 TABLES = {
     "table2": ("results-hinge", "table2", "table2", "rows", (), "error"),
@@ -363,15 +358,13 @@ def said_of_peers(rows):
 RATIO = re.compile(r"torch\.compile[^.|]*? \d+\.\d to \d+\.\d times")
 
 
-def test_what_pages_say_of_pytorch_is_what_the_record_has():
+def test_what_the_page_says_of_pytorch_is_what_the_record_has():
     """Ratios of the times of the fastest formulation of torch.compile to those of hforest; else none."""
     said = said_of_peers(record("hinge_peers"))
-    for name in ("README.md", "docs/performance.md"):
-        text = page(name).replace("`", "")
-        assert bool(RATIO.search(text)) == bool(said), f"{name}: a ratio needs a record with candidates"
-        assert all(f" {said[job]}" in text for job in ("forward", "dense") if said), said
+    text = page("docs/performance.md").replace("`", "")
+    assert bool(RATIO.search(text)) == bool(said), "a ratio needs a record with candidates"
     for name in said:
-        assert f" {said[name]}" in page("docs/performance.md"), said
+        assert f" {said[name]}" in text, said
 
 
 def with_candidates(rows):
@@ -403,21 +396,15 @@ def test_a_page_with_another_peer_than_the_fastest_is_refused(job, script, monke
     assert performance.fastest(rows[k]) == rows[k]["formulation"]
 
 
-def test_what_pages_say_of_applying_forests_is_what_the_record_has():
+def test_what_the_page_says_of_applying_forests_is_what_the_record_has():
     rows = [row for row in record("predict") if row["threads"] == 1 and row["rows"] > 1]
     for rung in ("sklearn", "onnx"):
         said = ranges([row["ratio"] for row in rows if row["rung"] == rung])
         assert f" {said}" in page("docs/performance.md"), said
-        assert rung == "onnx" or f" {said}" in page("README.md")
 
 
-def test_what_pages_say_of_growing_is_what_the_records_have():
-    """Times of scikit-learn over those of hforest: of classes, of one target and of several."""
-    ratios = [
-        row["against"]["scikit-learn"] for row in record("grow")
-        if row["rung"] == "exact" and row["threads"] == 1 and "scikit-learn" in row.get("against", {})
-    ]  # fmt: skip
-    whole = f"{min(ratios):.0f} to {max(ratios):.0f} times"
+def test_what_the_page_says_of_growing_is_what_the_record_has():
+    """Times of scikit-learn over those of hforest, of one target and of several."""
     seconds = {(row["name"], row["call"]): row["seconds"] for row in record("targets")}
     found = {
         name: taken / seconds[name, "hforest"]
@@ -426,15 +413,6 @@ def test_what_pages_say_of_growing_is_what_the_records_have():
     }
     several = {name: ratio for name, ratio in found.items() if "targets" in name}
     one = {name: ratio for name, ratio in found.items() if name not in several}
-    exact, binned = (
-        ranges([a for name, a in one.items() if name.endswith(end)]) for end in ("exact", "255 bins")
-    )
-    growing = [line for line in page("README.md").split(" | ") if "random forest" in line]
-    assert any(line.startswith(f"{whole} as fast") for line in growing), whole
-    said = f"{exact} as fast as scikit-learn's random forest; {binned} with 255 bins; {ranges(several.values())} with"
-    assert any(line.startswith(said) for line in growing), said
-    low, high = min(found.values()), max(found.values())
-    assert f"classes {whole}, trees of targets {low:.1f} to {high:.1f} times" in page("docs/index.md")
     least, most = (ranges(of.values()).removesuffix(" times").split(" to ") for of in (one, several))
     assert (
         f"take 1/{least[0]} to 1/{least[1]} of scikit-learn's time, with 10 or 100 targets 1/{most[0]} to 1/{most[1]}"
@@ -460,45 +438,6 @@ def test_what_the_page_says_of_a_later_version_is_what_the_record_has():
     means = ", ".join(f"{name} {np.exp(np.mean(np.log(of))):.2f}" for name, of in ratios.items())
     assert f": {means}. The largest" in page("docs/performance.md")
     assert f"forests, {max(max(of) for of in ratios.values()):.1f}." in page("docs/performance.md")
-
-
-def test_what_the_readme_says_of_tables_is_what_the_record_has():
-    errors, seconds = {}, {}
-    for row in of_both_tasks("tabular_public"):
-        errors.setdefault(row["table"], {}).setdefault(row["method"], []).append(row["error"])
-        seconds.setdefault(row["table"], {}).setdefault(row["method"], []).append(row["fit_seconds"])
-    errors, seconds = (
-        {table: {m: np.mean(e) for m, e in row.items()} for table, row in rows.items()}
-        for rows in (errors, seconds)
-    )
-    tables = [table for table, row in errors.items() if row["rf"] > 0]
-    assert (len(errors), len(tables)) == (30, 29)
-
-    def ratio(method, names, of=errors, base="rf"):
-        mean = np.exp(np.mean([np.log(of[name][method] / of[name][base]) for name in names]))
-        return f"{mean:.2f}".removeprefix("0")
-
-    with_catboost = [name for name in tables if "catboost" in errors[name]]
-    fewer = sum(errors[name]["hinge"] < errors[name]["catboost"] for name in with_catboost)
-    methods = {
-        "XGBoost": "xgboost",
-        "extra trees": "et",
-        "LightGBM": "lightgbm",
-        "histogram boosting": "histgb",
-    }
-    others = ", ".join(f"{name} {ratio(method, tables)}" for name, method in methods.items())
-    assert (
-        f"(geometric mean, three splits): `tabular.fit` {ratio('hinge', tables)}, {others}. CatBoost "
-        f"{ratio('catboost', with_catboost)} on the {len(with_catboost)} that it ran on, `tabular.fit` "
-        f"{ratio('hinge', with_catboost)}, with fewer errors on {fewer} of them, in "
-        f"{ratio('hinge', with_catboost, seconds, 'catboost')} of the time."
-    ) in " ".join(page("README.md").split())
-    fewer_errors = [100 * (1 - float(ratio("hinge", tables, base=base))) for base in ("rf", "lightgbm")]
-    assert (
-        f"{fewer_errors[0]:.0f} % fewer errors than a random forest, {fewer_errors[1]:.0f} % fewer than LightGBM, "
-        f"CatBoost's errors in {ratio('hinge', with_catboost, seconds, 'catboost')} of its time"
-    ) in " ".join(page("README.md").split())
-    assert float(ratio("hinge", with_catboost)) <= float(ratio("catboost", with_catboost))
 
 
 def test_the_difference_of_forests_and_the_cnn_is_that_of_the_records(script):

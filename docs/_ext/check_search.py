@@ -13,11 +13,18 @@ ANSWERS = {
     "missing values": "tabular",
     "predict one row": "tree",
     "p-value": "stats",
-    "GPU": "install",
+    "GPU": "gpu",
     "save model": "tabular",
     "feature importance": "tree",
     "learning rate": "torch-mlp-head",
     "random seed": "faq",
+    "imbalanced": "classic",
+    "text": "tabular",
+    "notebook": "faq",
+    "cross validation": "sklearn",
+    "calibration": "tabular",
+    "boosting": "boosting",
+    "choosing": "choosing",
 }
 """Questions, and the pages that answer them, which have a comment <!-- index: question -->."""
 

@@ -1,0 +1,70 @@
+"""README and front page: every figure that compares is a claim of bench/claims.py, and that of its records."""
+
+import re
+
+import pytest
+from test_results import page
+
+PAGES = ("README.md", "docs/index.md")
+COMPARED = r"[\d.]+ to [\d.]+ times|(?<![\w.])\.\d\d\b|\d+ % fewer|geometric mean [\d.]+"
+
+
+@pytest.fixture
+def claims(script):
+    return script("claims")
+
+
+def test_pages_print_the_worst_column(claims):
+    for claim in claims.CLAIMS:
+        for name, text in claims.printed(claim):
+            assert text in page(name), f"{claim.name}: expected {text!r} in {name}"
+
+
+def test_a_changed_record_is_seen(claims, monkeypatch):
+    worst = claims.worst
+    monkeypatch.setattr(claims, "worst", lambda of: {name: 1.3 * ratio for name, ratio in worst(of).items()})
+    for claim in claims.CLAIMS:
+        if "less" in "".join(text for _, text in claim.texts):  # a number of tables
+            continue
+        for name, text in claims.printed(claim):
+            assert text not in page(name), claim.name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_figure_is_without_a_claim(name, claims):
+    texts = [text for claim in claims.CLAIMS for at, text in claims.printed(claim) if at == name]
+    said = re.findall(COMPARED, page(name))
+    assert said
+    assert sorted(said) == sorted(re.findall(COMPARED, " | ".join(texts)))
+
+
+def test_both_vector_paths_are_columns(claims):
+    """A claim that is measured again has a column of each vector path; peers of hinge have records of their own."""
+    for claim in claims.CLAIMS:
+        if claim.bench:
+            found = set(claims.columns(claim))
+            assert {"hinge_peers", "hinge_peers_avx2"} <= found or {"claims, avx2", "claims, avx512"} <= found
+
+
+def test_the_worst_column_by_hand(claims):
+    assert claims.worst({"a": {"x": 2.0, "y": 5.0}, "b": {"x": 3.0, "z": 1.0}}) == {
+        "x": 2.0,
+        "y": 5.0,
+        "z": 1.0,
+    }
+    found = claims.figures({"x": 0.5, "y": 2.0, "z": 0.51})
+    assert (found["range"], found["share"], found["fewer"], found["less"]) == (
+        "0.5 to 2.0 times",
+        ".80",
+        "20",
+        "2",
+    )
+    rows = [
+        {"name": "forest, 9 rows, exact", "call": call, "seconds": 9.0, "all": taken}
+        for call, taken in (("hforest", [1.0, 2.0]), ("scikit-learn", [7.0, 3.0]))
+    ]
+    assert claims.targets(("exact",), (False,), rows) == {"forest, 9 rows, exact": 3.0}
+    assert claims.targets(("exact",), (True,), rows) == {}
+    grown = {"set": "a", "rung": "exact", "threads": 1, "against": {"peer": 4.0}}
+    rows = [grown, {**grown, "against": {"peer": 3.0}}, {**grown, "threads": 2, "against": {"peer": 1.0}}]
+    assert claims.grown({"exact": "peer"}, rows) == {"a, exact": 3.0}
