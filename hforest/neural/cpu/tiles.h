@@ -75,7 +75,7 @@ typedef struct {
 enum {
     AHEAD = 64,   /* elements between the prefetch of a row of f and its use */
     CLASSES = 13, /* sums per block of leaves that fit in the sixteen registers of AVX2 */
-    LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum is added to float64 */
+    LEAVES = 1 << HF_LEVELS, /* leaves summed in the arrays' dtype before the sum is added to float64 */
 };
 
 /* Flushes subnormal numbers to 0 inside the kernels, because products of decisions pass through them and processors are

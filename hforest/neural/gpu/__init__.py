@@ -15,15 +15,20 @@ import numpy as np
 from ...core import launch as launcher
 from ...core.aliases import Array
 from ...core.dispatch import array_module
-from ...core.launch import launch, launch_each
+from ...core.launch import launch, launch_each, numbers
 
 _PACKAGE = Path(__file__).parent.parent
 
 NUMBERS = 1 << 25
-"""The most numbers, over vertices and leaves of all trees, in an array of a chunk."""
+"""The most numbers in an array of a chunk, which may have FEWEST samples nevertheless."""
 
-PARTS = 16
-"""The most threads among which the trees of an output are divided."""
+FEWEST = WARP = 32
+"""The fewest samples of a chunk of tiles, if there are as many; the threads of a warp."""
+
+SHARE = 4
+"""A tile takes at most 1 / SHARE of the shared memory that a block can have."""
+
+(LEVELS,) = numbers("neural/mass.h", "HF_LEVELS")
 
 LOCAL = 8
 """A block's rows are in shared memory if they take at most 1 / LOCAL of the bytes that a block can have, so
@@ -80,36 +85,60 @@ class _Chunk:
         launch(_PACKAGE, kernel, self.dtype, n_blocks, (*every, *args), launcher.THREADS, is_local * n_bytes)
 
 
-def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Iterator[_Chunk]:
-    size = max(1, NUMBERS // (n_trees * (2 * n_vertices + 1)))
+def _chunks(
+    f: Array, index: Array | None, n_trees: int, n_vertices: int, width: int = 0, least: int = 1
+) -> Iterator[_Chunk]:
+    """Yields chunks of samples, for `width` numbers of each, or for one number of each vertex and leaf."""
+    size = max(least, NUMBERS // (width or n_trees * (2 * n_vertices + 1)))
     for first in range(0, f.shape[0], size):
         yield _Chunk(f, index, first, min(size, f.shape[0] - first), n_trees, n_vertices)
+
+
+class Tiles(NamedTuple):
+    """The tiles of a launch: a struct of subtrees.cuh, which describes its members."""
+
+    n_samples: int
+    rows: int
+    levels: int
+    n_subtrees: int
+
+
+def _launch_tiles(kernel: str, of: _Chunk, *args: Any) -> None:
+    """Launches a kernel with a block for each tile of a chunk."""
+    depth = of.n_vertices.bit_length()
+    levels = min(LEVELS, depth)
+    n_bytes = ((1 << levels) + 1) * of.dtype.itemsize
+    rows = launcher.compiler.block_bytes() // SHARE // n_bytes
+    rows = min(launcher.THREADS, max(1, rows - rows % WARP * (rows > WARP)))
+    tiles = Tiles(of.n_samples, rows, levels, 1 << depth - levels)
+    n_blocks = -(-of.n_samples // rows) * of.functions.n_trees * tiles.n_subtrees
+    threads = -(-rows // WARP) * WARP
+    launch(_PACKAGE, kernel, of.dtype, n_blocks, (of.functions, tiles, *args), threads, rows * n_bytes)
+
+
+def route(f: Array, index: Array | None, mu: Array) -> None:
+    """Writes mu of each leaf."""
+    n, n_trees, n_leaves = mu.shape
+    if n:
+        _launch_tiles("route", _Chunk(f, index, 0, n, n_trees, n_leaves - 1), mu)
+
+
+def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
+    """Writes p, the mean over trees of sum_l mu_l pi_l."""
+    n_trees, n_leaves, n_classes = leaves.shape
+    n_sums = n_trees * max(1, n_leaves >> LEVELS)
+    for chunk in _chunks(f, index, n_trees, n_leaves - 1, n_sums * n_classes, FEWEST):
+        n = chunk.n_samples
+        sums = chunk.xp.empty((n_sums, n_classes, n), f.dtype)
+        _launch_tiles("outputs", chunk, leaves, n_classes, sums)
+        of_means = (sums, n_sums, n_trees, n_classes, n, p[chunk.part])
+        launch_each(_PACKAGE, "means", f.dtype, n * n_classes, of_means)
 
 
 def _mu(chunk: _Chunk) -> Array:
     mu = chunk.empty(chunk.dtype)
     chunk.levels("descend", mu, itemsize=chunk.dtype.itemsize)
     return mu
-
-
-def route(f: Array, index: Array | None, mu: Array) -> None:
-    """Writes mu of each leaf."""
-    _, n_trees, n_leaves = mu.shape
-    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
-        args = (_mu(chunk), n_leaves - 1, chunk.n_pairs, mu[chunk.part])
-        launch_each(_PACKAGE, "leaf_rows", f.dtype, chunk.n_pairs * n_leaves, args)
-
-
-def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
-    """Writes p, the mean over trees of sum_l mu_l pi_l."""
-    n_trees, n_leaves, n_classes = leaves.shape
-    for chunk in _chunks(f, index, n_trees, n_leaves - 1):
-        n, n_parts = chunk.n_samples, min(PARTS, n_trees)
-        part = chunk.xp.empty((n, n_parts, n_classes))
-        args = (_mu(chunk), leaves, n_trees, n_leaves - 1, n_classes, n, n_parts, part)
-        launch_each(_PACKAGE, "outputs", f.dtype, part.size, args)
-        of_means = (part, n_trees, n_classes, n, n_parts, p[chunk.part])
-        launch_each(_PACKAGE, "means", f.dtype, n * n_classes, of_means)
 
 
 def _logs(chunk: _Chunk, leaves: Array, y: Array) -> Array:

@@ -5,35 +5,20 @@
 //
 // Versions of descend, ascend_logs and descend_shares, counted by bench/gpu_counts.py: with a launch for each level
 // they took 5.4 of the 7.6 ms of a gradient of a million pairs of depth 6. Now a block takes its pairs through all
-// levels with their rows in shared memory; not timed. Launches of loss_backward 16 -> 4, of forward 8 -> 3; sectors 206
-// -> 98 and 80 -> 65 MB; functions of float64 a vertex 13 -> 9, as both logarithms of a decision share one. The bits
-// are the same.
+// levels with their rows in shared memory; not timed. Launches of loss_backward 16 -> 4; sectors 206 -> 98 MB; functions
+// of float64 a vertex 13 -> 9, as both logarithms of a decision share one. The bits are the same.
+//
+// Versions of outputs: it read mu, which descend had written for all vertices and leaves, and summed products in float64;
+// with a launch for each level forward took 2.25 ms of a million pairs of depth 6. Now a thread computes the sums of a
+// pair from f in shared memory, with the bits of the CPU; not timed. Of 20,000 such pairs with ten classes, sectors 65 ->
+// 8.2 MB, where arguments and results are 5.1; launches 3 -> 2; steps of the longest warp 173 -> 682, as a warp has 32
+// pairs from f to the sums, in 160 blocks in place of 5000.
 
-#include "neural/mass.h"
-
-#define DIGITS_float 24
-#define DIGITS_double 53
-#define DIGITS_OF(type) DIGITS_##type
-#define DIGITS_OF_MACRO(type) DIGITS_OF(type)
-#define DIGITS DIGITS_OF_MACRO(real)
-#define LANES 1
-#define CODE
-#define T(name) scalar_##name
-#include "neural/decide.h"
-
-// Decision functions of a chunk. With has_index, index (n_trees, n_vertices) is the function of each vertex. Without
-// it, the functions are those of the vertices of all trees in order.
-struct Functions {
-    const real *__restrict__ f;     // IN (n_samples, n_functions)
-    const int *__restrict__ index;  // IN (n_trees, n_vertices), read only if has_index
-    size has_index, n_functions, n_trees, n_vertices;
-};
+#include "neural/gpu/subtrees.cuh"
 
 // Returns the value of the decision function of vertex v for a pair of the chunk.
 __device__ static inline real function(const Functions& a, size pair, size v) {
-    const size m = pair % a.n_trees;
-    const size at = a.has_index ? (size)a.index[m * a.n_vertices + v] : m * a.n_vertices + v;
-    return a.f[pair / a.n_trees * a.n_functions + at];
+    return function(a, pair / a.n_trees, pair % a.n_trees, v);
 }
 
 // The pairs of a block: `each` of them, fewer in the last block. Their rows are in block_memory if is_local is 1, else
@@ -84,9 +69,6 @@ __device__ static inline void log_decisions(double f, double* d, double* c) {
     *c = f < 0 ? -log_sum : -f - log_sum;
 }
 
-// Returns 0 for subnormal products, as the CPU's kernels do.
-__device__ static inline real flushed(real a) { return a < (DIGITS == 24 ? (real)0x1p-126 : (real)0x1p-1022) ? 0 : a; }
-
 // mu (n_pairs, 2 * n_vertices + 1), OUT: the probability that a sample reaches each vertex and leaf.
 extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is_local, real* mu) {
     const Block block(n_pairs, each, a.n_vertices, is_local);
@@ -102,40 +84,93 @@ extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is
     block.write(rows, mu, 0);
 }
 
-// out (n_pairs, n_leaves), OUT: mu of the leaves. One thread per leaf of a pair.
-extern "C" __global__ void leaf_rows(const real* mu, size n_vertices, size n_pairs, real* out) {
-    const size i = thread_number(), n_leaves = n_vertices + 1;
-    if (i >= n_pairs * n_leaves) return;
-    out[i] = mu[i / n_leaves * (2 * n_vertices + 1) + n_vertices + i % n_leaves];
+// mu (n_samples, n_trees, n_subtrees * n_leaves), OUT: the probability that a sample reaches each leaf. A block a tile.
+extern "C" __global__ void route(Functions a, Tiles t, real* mu) {
+    const Tile tile(a, t);
+    tile.load(a);
+    if (tile.has_row()) tile.descend(a);
+    __syncthreads();
+    tile.each([&](unsigned i, unsigned l) {
+        const size subtree = ((tile.first + i) * a.n_trees + tile.m) * t.n_subtrees + tile.root - t.n_subtrees;
+        mu[subtree * tile.n_leaves + l] = ((real*)block_memory)[i * tile.step + place(tile.n_leaves + l)];
+    });
 }
 
-// part (n_samples, n_parts, n_classes), OUT: part j sums sum_l mu_l pi_l over trees j, j + n_parts, and so on. One
-// thread per number.
-extern "C" __global__ void outputs(
-    const real* mu, const real* leaves, size n_trees, size n_vertices, size n_classes, size n_samples, size n_parts,
-    double* part
-) {
-    const size i = thread_number(), n_leaves = n_vertices + 1;
-    if (i >= n_samples * n_parts * n_classes) return;
-    const size n = i / n_classes / n_parts, k = i % n_classes;
-    double total = 0;
-    for (size m = i / n_classes % n_parts; m < n_trees; m += n_parts) {
-        const real* row = mu + (n * n_trees + m) * (2 * n_vertices + 1) + n_vertices;
-        const real* leaf = leaves + m * n_leaves * n_classes + k;
-        for (size l = 0; l < n_leaves; ++l) total += (double)row[l] * (double)leaf[l * n_classes];
+// Probabilities of the leaves of a subtree, for CLASSES classes at most; threads read four at once.
+struct alignas(16) Four {
+    real at[4];
+};
+constexpr int CLASSES = 12;
+__shared__ Four probabilities[CLASSES / 4 << HF_LEVELS];
+__shared__ int has_small;  // whether one of them is_below LEAST_LEAF
+
+// Writes sum_l mu_l pi_l of a thread's row for n <= 4 * N classes, to numbers `apart` apart.
+template <int N, bool FLUSHES>
+__device__ static inline void write_sums(const Tile& tile, int n, size apart, real* sums) {
+    const real* const row = tile.row();
+    real sum[4 * N] = {};
+    for (unsigned l = 0; l < tile.n_leaves; ++l) {
+        const real mu = row[place(tile.n_leaves + l)];
+        for (int j = 0; j < N; ++j) {
+            const Four pi = probabilities[l * N + j];
+            for (int i = 0; i < 4; ++i) {
+                const real product = mu * pi.at[i];
+                sum[4 * j + i] = FLUSHES ? flushed(sum[4 * j + i] + flushed(product)) : sum[4 * j + i] + product;
+            }
+        }
     }
-    part[i] = total;
+    for (int k = 0; k < 4 * N; ++k)
+        if (k < n) sums[k * apart] = sum[k];
 }
 
-// p (n_samples, n_classes), OUT: the mean over trees of sum_l mu_l pi_l. One thread per number.
-extern "C" __global__ void means(
-    const double* part, size n_trees, size n_classes, size n_samples, size n_parts, real* p
+template <int N>
+__device__ static inline void write_sums(const Tile& tile, bool flushes, int n, size apart, real* sums) {
+    if (flushes) write_sums<N, true>(tile, n, apart, sums);
+    else write_sums<N, false>(tile, n, apart, sums);
+}
+
+// sums (n_trees, n_subtrees, n_classes, n_samples), OUT: sum_l mu_l pi_l over the leaves of a subtree, in `real`, in the
+// order of the CPU. leaves (n_trees, n_subtrees * n_leaves, n_classes). A block a tile.
+extern "C" __global__ void outputs(
+    Functions a, Tiles t, const real* __restrict__ leaves, size n_classes, real* __restrict__ sums
 ) {
-    const size i = thread_number();
-    if (i >= n_samples * n_classes) return;
+    const Tile tile(a, t);
+    const size subtree = tile.m * t.n_subtrees + tile.root - t.n_subtrees;
+    if (threadIdx.x == 0) has_small = 0;
+    tile.load(a);
+    const bool small_mu = tile.has_row() && tile.descend(a);
+    for (size first = 0; first < n_classes; first += CLASSES) {
+        const int n = (int)min((size)CLASSES, n_classes - first), fours = (n + 3) / 4;
+        if (first) __syncthreads();
+        for (unsigned j = threadIdx.x; j < tile.n_leaves * fours * 4; j += blockDim.x) {
+            const int l = (int)j / (4 * fours), k = (int)j % (4 * fours);
+            const real pi = k < n ? leaves[(subtree * tile.n_leaves + l) * n_classes + first + k] : 0;
+            probabilities[j / 4].at[j % 4] = pi;
+            if (is_below(pi, LEAST_LEAF)) atomicOr(&has_small, 1);
+        }
+        __syncthreads();
+        if (!tile.has_row()) continue;
+        real* const to = sums + (subtree * n_classes + first) * t.n_samples + tile.first + threadIdx.x;
+        const bool flushes = small_mu || has_small;
+        if (fours == 1) write_sums<1>(tile, flushes, n, t.n_samples, to);
+        else if (fours == 2) write_sums<2>(tile, flushes, n, t.n_samples, to);
+        else write_sums<3>(tile, flushes, n, t.n_samples, to);
+    }
+}
+
+// p (n_samples, n_classes), OUT: the sums of all n_sums subtrees, in float64 in the order of the CPU, divided by n_trees.
+// sums (n_sums, n_classes, n_samples), IN. One thread per number.
+extern "C" __global__ void means(
+    const real* sums, size n_sums, size n_trees, size n_classes, size n_samples, real* p
+) {
+    const size i = thread_number(), k = i / n_samples, n = i % n_samples;
+    if (k >= n_classes) return;
     double total = 0;
-    for (size j = 0; j < n_parts; ++j) total += part[(i / n_classes * n_parts + j) * n_classes + i % n_classes];
-    p[i] = (real)(total / (double)n_trees);
+    for (size j = 0; j < n_sums; ++j) {
+        total += (double)sums[(j * n_classes + k) * n_samples + n];
+        if (DIGITS == 53) total = flushed((real)total);
+    }
+    p[n * n_classes + k] = flushed((real)(total / (double)n_trees));
 }
 
 // ---------------------------------------------------------------------------- gradients of the loss
