@@ -3,3 +3,7 @@
 
 /* Levels of a subtree whose leaves are summed in the arrays' dtype before the sum is added to float64. */
 #define HF_LEVELS 6
+
+/* Likelihoods, of a tree or summed over trees, below which products lose digits: they are computed in logarithms. */
+#define HF_LEAST_F32 0x1p-80
+#define HF_LEAST_F64 0x1p-900

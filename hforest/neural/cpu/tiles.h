@@ -92,7 +92,7 @@ HF_INLINE void hf_unflush(unsigned before) { hf_set_state(before); }
 
 #define DIGITS 24
 #define ROW 16
-#define LEAST 0x1p-80
+#define LEAST HF_LEAST_F32
 #define LEAST_UPDATE 0x1p-40
 
 #define T(name) hf_##name##_f32_plain
@@ -155,7 +155,7 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 
 #define DIGITS 53
 #define ROW 8
-#define LEAST 0x1p-900
+#define LEAST HF_LEAST_F64
 #define LEAST_UPDATE LEAST
 
 #define T(name) hf_##name##_f64_plain

@@ -3,11 +3,12 @@
 // at one level.
 //
 // Vertex a = 1 of a subtree is its root, and 2a and 2a + 1 are the left and the right child of a. A thread has a row of
-// shared memory, of n_leaves + 1 numbers: the number is odd, so that threads use different banks.
+// shared memory, of n_leaves + 1 numbers: the number is odd, so that threads use different banks. Gradients have a second
+// row, into which `descend` writes.
 //
-//     row        0               1              2             3         for two levels, leaves 4 to 7
-//     load       -               f of 1         f of 2        f of 3    as exp(-|f|) with the sign of f
-//     descend    mu of 7         mu of 6        mu of 4       mu of 5   mu of a is row[place(a)]
+//     row        0          1          2          3          for two levels, leaves 4 to 7
+//     load       -          f of 1     f of 2     f of 3     as exp(-|f|) with the sign of f
+//     descend    mu of 7    mu of 6    mu of 4    mu of 5    mu of a is row[place(a)]
 
 #include "neural/mass.h"
 
@@ -43,6 +44,9 @@ __device__ static inline real flushed(real a) {
 // Sums of products of a mu and a leaf, each 0 or at least as large, are exact multiples of a normal number.
 constexpr double LEAST_MU = DIGITS == 24 ? 0x1p-76 : 0x1p-700, LEAST_LEAF = DIGITS == 24 ? 0x1p-26 : 0x1p-250;
 
+// The likelihood below which products lose digits.
+constexpr double LEAST = DIGITS == 24 ? HF_LEAST_F32 : HF_LEAST_F64;
+
 // Returns whether `a` is neither 0 nor at least `least` in magnitude.
 __device__ static inline bool is_below(real a, double least) { return a != 0 && magnitude(a) < (real)least; }
 
@@ -60,16 +64,21 @@ struct Tiles {
 
 // The tile of this block.
 struct Tile {
-    size first, n, m, root;  // its samples, its tree, and the number of the root of its subtree in the tree, from 1
+    size first, n, m, n_subtrees;  // its samples, its tree, and the subtrees of the tree
+    size root;                     // number of the root of its subtree in the tree, from 1
     unsigned levels, n_leaves, step;
 
     __device__ Tile(const Functions& a, const Tiles& t)
         : first(blockIdx.x / t.n_subtrees / a.n_trees * t.rows), n(min(t.rows, t.n_samples - first)),
-          m(blockIdx.x / t.n_subtrees % a.n_trees), root(t.n_subtrees + blockIdx.x % t.n_subtrees),
-          levels((unsigned)t.levels), n_leaves(1u << levels), step(n_leaves + 1) {}
+          m(blockIdx.x / t.n_subtrees % a.n_trees), n_subtrees(t.n_subtrees),
+          root(n_subtrees + blockIdx.x % n_subtrees), levels((unsigned)t.levels), n_leaves(1u << levels), step(n_leaves + 1) {}
 
     __device__ bool has_row() const { return threadIdx.x < n; }
-    __device__ real* row() const { return (real*)block_memory + threadIdx.x * step; }
+    __device__ real* row(size second = 0) const { return (real*)block_memory + (second + threadIdx.x) * step; }
+    __device__ size subtree() const { return m * n_subtrees + root - n_subtrees; }  // among those of all trees
+
+    // Returns the decision function of vertex a of the subtree among those of the tree.
+    __device__ size vertex(unsigned a) const { return (size)a + ((root - 1) << level(a)) - 1; }
 
     // Calls at(i, a) for each number a < n_leaves of each row i, by neighbouring threads for neighbouring numbers.
     template <class At>
@@ -81,30 +90,44 @@ struct Tile {
     __device__ void load(const Functions& of) const {
         each([&](unsigned i, unsigned a) {
             if (!a) return;
-            const real f = function(of, first + i, m, (size)a + ((root - 1) << level(a)) - 1);
+            const real f = function(of, first + i, m, vertex(a));
             ((real*)block_memory)[i * step + a] = copysign(scalar_decay(f), f);
         });
         __syncthreads();
     }
 
-    // Writes mu of this thread's leaves over the numbers that `load` wrote. Returns whether one is_below LEAST_MU.
-    __device__ bool descend(const Functions& of) const {
-        real d, c, *const row = this->row();
-        row[0] = 1;
+    // Writes mu of this thread's leaves to `to`, from the numbers that `load` wrote to `from`; both may be one row.
+    // Returns whether a mu is_below LEAST_MU.
+    __device__ bool descend(const Functions& of, const real* from, real* to) const {
+        real d, c;
+        to[0] = 1;
         for (int up = level((unsigned)root); up > 0; --up) {
             const real f = function(of, first + threadIdx.x, m, (root >> up) - 1);
             scalar_decide(f, scalar_decay(f), &d, &c);
-            row[0] = flushed(row[0] * (root >> (up - 1) & 1 ? c : d));
+            to[0] = flushed(to[0] * (root >> (up - 1) & 1 ? c : d));
         }
         bool found = false;
         for (unsigned a = 1; a < n_leaves; ++a) {
             const int at = place(a);
-            scalar_decide(row[a], magnitude(row[a]), &d, &c);
-            const real here = row[at], left = flushed(here * d), right = flushed(here * c);
+            scalar_decide(from[a], magnitude(from[a]), &d, &c);
+            const real here = to[at], left = flushed(here * d), right = flushed(here * c);
             found |= is_below(left, LEAST_MU) | is_below(right, LEAST_MU);
-            row[a] = left;
-            row[at] = right;
+            to[a] = left;
+            to[at] = right;
         }
         return found;
+    }
+
+    // Replaces each vertex's number in `from` by d w_right - c w_left, and writes w of the root to w[0]. w of a vertex,
+    // at w[place(a)], is the sum of those of its children; w of the leaves is IN.
+    __device__ void ascend(real* from, real* w) const {
+        real d, c;
+        for (unsigned a = n_leaves - 1; a > 0; --a) {
+            const int at = place(a);
+            const real left = w[a], right = w[at];
+            scalar_decide(from[a], magnitude(from[a]), &d, &c);
+            from[a] = flushed(flushed(d * right) - flushed(c * left));
+            w[at] = flushed(left + right);
+        }
     }
 };
