@@ -11,6 +11,7 @@ from hforest.neural import gpu
 
 from .case import Case
 
+SATURATED = 300.0  # products of samples of class 0 fail, as its probability is small in every leaf
 # samples, trees, depth, classes, functions (0: one for each vertex), size of the decisions
 SHAPES = (
     (0, 2, 2, 3, 0, 1.0),
@@ -20,6 +21,8 @@ SHAPES = (
     (9, 2, 3, 3, 0, 1e4),
     (5, 1, 7, 40, 3, 30.0),
     (35, 2, 5, 12, 0, 4.0),
+    (12, 2, 3, 3, 0, SATURATED),
+    (13, 3, 4, 4, 9, SATURATED),
     (4, 2, 8, 13, 0, 8.0),
 )
 ONE_CLASS = (3, 2, 6, 1, 0, 8.0)  # its gradients are 0 but for roundings, which differ from the reference's
@@ -44,7 +47,12 @@ def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
     vertices = (n_trees, 2**depth - 1)
     f = (size * rng.standard_normal((n, n_functions) if n_functions else (n, *vertices))).astype(dtype)
     index = rng.integers(0, n_functions, vertices, dtype=np.int32) if n_functions else None
-    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth)).astype(dtype)
+    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth))
+    if size == SATURATED:
+        small = 10.0 ** -rng.uniform(0, 7, leaves.shape)
+        small[:, :, 0] *= 1e-30 if dtype == np.float32 else 1e-280
+        leaves = small / small.sum(axis=2, keepdims=True)
+    leaves = leaves.astype(dtype)
     y = rng.integers(0, n_classes, n, dtype=np.int32)
     results = {}
     # Scratch for a few samples only, so that they go in chunks.
