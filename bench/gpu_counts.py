@@ -267,8 +267,7 @@ LEVELS = {
 
 def of_tests(name: str) -> Any:
     """Returns a module of the tests, which contain the host build and the stub device."""
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.insert(0, str(ROOT / "tests"))
+    sys.path[:0] = [path for path in (str(ROOT / "tests"), str(ROOT / "lab")) if path not in sys.path]
     return importlib.import_module(name)
 
 

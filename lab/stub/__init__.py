@@ -29,7 +29,7 @@ from host.compiler import build, compiler, flushes, folder
 from host.like_cupy import by_bits
 
 HERE = Path(__file__).resolve().parent
-HOST = HERE.parent / "host"
+HOST = HERE.parents[1] / "tests" / "host"
 RUNTIME = "cupy_backends.cuda.api.runtime"
 CUDA = 12090
 """The version of CUDA that the modules of CuPy's wheel are built for."""

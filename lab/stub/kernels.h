@@ -10,7 +10,6 @@
 #include "kernel.h"
 
 static inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
-static inline int __clz(int a) { return a ? __builtin_clz(a) : 32; }
 static inline int __clzll(long long a) { return a ? __builtin_clzll(a) : 64; }
 
 template <typename To, typename From>

@@ -11,6 +11,7 @@ from hforest.neural import gpu
 
 from .case import Case
 
+SATURATED = 300.0  # products of samples of class 0 fail, as its probability is small in every leaf
 # samples, trees, depth, classes, functions (0: one for each vertex), size of the decisions
 SHAPES = (
     (0, 2, 2, 3, 0, 1.0),
@@ -19,8 +20,25 @@ SHAPES = (
     (20, 3, 4, 5, 6, 2.0),
     (9, 2, 3, 3, 0, 1e4),
     (5, 1, 7, 40, 3, 30.0),
+    (35, 2, 5, 12, 0, 4.0),
+    (12, 2, 3, 3, 0, SATURATED),
+    (13, 3, 4, 4, 9, SATURATED),
+    (4, 2, 8, 13, 0, 8.0),
 )
+ONE_CLASS = (3, 2, 6, 1, 0, 8.0)  # its gradients are 0 but for roundings, which differ from the reference's
 NEAR = 64.0  # the reference computes routes in logarithms; deep products add up
+
+
+def _outputs(f: np.ndarray, index: np.ndarray | None, leaves: np.ndarray) -> dict[str, np.ndarray]:
+    # Products with leaves of any size and sign are subnormal, and so are some of their sums.
+    rng = np.random.default_rng(len(f))
+    powers = rng.integers(-40 if f.dtype == np.float32 else -310, 3, leaves.shape)
+    any_size = (rng.standard_normal(leaves.shape) * 10.0**powers).astype(f.dtype)
+    return {
+        "mu": neural.route(f, index=index),
+        "p": neural.forward(f, leaves, index=index),
+        "y": neural.forward(f, any_size, index=index, task="regression"),
+    }
 
 
 def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
@@ -29,14 +47,20 @@ def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
     vertices = (n_trees, 2**depth - 1)
     f = (size * rng.standard_normal((n, n_functions) if n_functions else (n, *vertices))).astype(dtype)
     index = rng.integers(0, n_functions, vertices, dtype=np.int32) if n_functions else None
-    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth)).astype(dtype)
+    leaves = rng.dirichlet(np.ones(n_classes), size=(n_trees, 2**depth))
+    if size == SATURATED:
+        small = 10.0 ** -rng.uniform(0, 7, leaves.shape)
+        small[:, :, 0] *= 1e-30 if dtype == np.float32 else 1e-280
+        leaves = small / small.sum(axis=2, keepdims=True)
+    leaves = leaves.astype(dtype)
     y = rng.integers(0, n_classes, n, dtype=np.int32)
     results = {}
     # Scratch for a few samples only, so that they go in chunks.
-    chunks = mock.patch.object(gpu, "NUMBERS", 3 * n_trees * 2 ** (depth + 1))
-    with chunks, mock.patch.object(gpu, "LOCAL", local):
-        results["mu"] = neural.route(f, index=index)
-        results["p"] = neural.forward(f, leaves, index=index)
+    chunks = mock.patch.multiple(
+        gpu, NUMBERS=3 * n_trees * 2 ** (depth + 1), FEWEST=3, LOCAL=local, SHARE=local
+    )
+    with chunks:
+        results |= _outputs(f, index, leaves)
         for loss in ("forest", "tree"):
             value, results[f"grad_{loss}"], results[f"p_{loss}"] = neural.loss_backward(
                 f, leaves, y, index=index, loss=loss, return_p=True
@@ -51,12 +75,18 @@ def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape."""
     labels = (f"{name}_{loss}" for name in ("grad", "loss", "p") for loss in ("forest", "tree"))
-    names = ("mu", "p", *labels, "grad_outputs", "leaves")
+    names = ("mu", "p", "y", *labels, "grad_outputs", "leaves")
     # The rows of pairs in shared memory, and in that of the device.
-    for shape, local in itertools.product(SHAPES, (1, 8)):
+    for shape, local in itertools.product((*SHAPES, ONE_CLASS), (1, 8)):
         sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
         name = " ".join(f"{key}={value}" for key, value in sizes.items())
         near = dict.fromkeys(names, NEAR)
-        yield Case(f"{name} local={local}", lambda s=shape, m=local: _results(s, m, dtype), near, 32)
-        route = lambda s=shape, m=local: {"mu": _results(s, m, dtype)["mu"]}  # noqa: E731
-        yield Case(f"{name} local={local} as on the CPU", route, threads=32, beside="cpu")
+        # Losses are float64, of sums in dtype.
+        roundings = float(np.finfo(dtype).eps / np.finfo(np.float64).eps)
+        near |= {key: NEAR * roundings for key in names if key.startswith("loss_")}
+        if shape != ONE_CLASS:
+            yield Case(f"{name} local={local}", lambda s=shape, m=local: _results(s, m, dtype), near, 32)
+        exact = lambda s=shape, m=local: {  # noqa: E731
+            key: a for key, a in _results(s, m, dtype).items() if key != "leaves"
+        }
+        yield Case(f"{name} local={local} as on the CPU", exact, threads=32, beside="cpu")

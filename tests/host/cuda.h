@@ -374,6 +374,7 @@ static HOST_UNCOUNTED unsigned __ballot_sync(unsigned, int value) {
 }
 
 static inline int __ffs(int a) { return __builtin_ffs(a); }
+static inline int __clz(int a) { return a ? __builtin_clz((unsigned)a) : 32; }
 static inline int __popc(unsigned a) { return __builtin_popcount(a); }
 
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the

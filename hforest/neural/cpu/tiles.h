@@ -75,7 +75,7 @@ typedef struct {
 enum {
     AHEAD = 64,   /* elements between the prefetch of a row of f and its use */
     CLASSES = 13, /* sums per block of leaves that fit in the sixteen registers of AVX2 */
-    LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum is added to float64 */
+    LEAVES = 1 << HF_LEVELS, /* leaves summed in the arrays' dtype before the sum is added to float64 */
 };
 
 /* Flushes subnormal numbers to 0 inside the kernels, because products of decisions pass through them and processors are
@@ -92,7 +92,7 @@ HF_INLINE void hf_unflush(unsigned before) { hf_set_state(before); }
 
 #define DIGITS 24
 #define ROW 16
-#define LEAST 0x1p-80
+#define LEAST HF_LEAST_F32
 #define LEAST_UPDATE 0x1p-40
 
 #define T(name) hf_##name##_f32_plain
@@ -155,7 +155,7 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 
 #define DIGITS 53
 #define ROW 8
-#define LEAST 0x1p-900
+#define LEAST HF_LEAST_F64
 #define LEAST_UPDATE LEAST
 
 #define T(name) hf_##name##_f64_plain
