@@ -47,7 +47,7 @@ LIMITS = {
     "tree.apply": Limit(0.71, 35, 165, 7813),
     "neural.forward": Limit(0.88, 13.5, 190, 1500),
     "neural.loss_backward": Limit(0.62, 10.3, 165, 16),
-    "co2.fit_stump": Limit(0.97, 1.3, 261_000, 1),
+    "co2.fit_stump": Limit(0.97, 1.3, 109_000, 1),
     "project.project": Limit(0.26, 0.6, 33, 2188),
     "optim.adam": Limit(0.99, 1.01, 8, 7813),
     "optim.adam_rows": Limit(0.62, 1.7, 12, 3900),
