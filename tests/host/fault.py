@@ -44,7 +44,7 @@ IN_STUMPS = {
     "no_barrier_behind_sides": (SIDES, SIDES.removesuffix("        __syncthreads();\n")),
     "no_barrier_behind_samples": (READ, READ.removesuffix("        __syncthreads();\n")),
     "lists_without_atomics": (
-        "next[i] = atomicExch(head + other[i], (int)i);", "next[i] = head[other[i]], head[other[i]] = (int)i;",
+        "next[i] = atomicExch(head + order[i], (int)i);", "next[i] = head[order[i]], head[order[i]] = (int)i;",
     ),
 }  # fmt: skip
 """Likewise of the kernel that fits stumps."""

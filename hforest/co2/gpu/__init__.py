@@ -182,7 +182,7 @@ def _fit_stumps(
     n_bytes = 8 * (width + 8 * samples.n_outputs + 3) + 2 * width * w.itemsize
     is_local = n_bytes <= launcher.compiler.block_bytes() // 4
     n_state = 0 if is_local else -(-n_bytes // 8)
-    term, ints, state = xp.empty(n), xp.empty(4 * n, np.int32), xp.empty(n_stumps * n_state)
+    term, ints, state = xp.empty(n), xp.empty(3 * n, np.int32), xp.empty(n_stumps * n_state)
     arguments = (samples, first, keys, schedule, w, theta, history, term, ints, state, n_state)
     threads = STUMP if n_stumps <= FEW else BLOCK
     launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads, is_local * n_bytes)
@@ -326,7 +326,7 @@ def refine(
         launch_each(PACKAGE, "sum_leaves", x.dtype, t.sums.size, (s, t))
 
     launch_each(PACKAGE, "start_splits", x.dtype, t.n_splits, (t, schedule.nu))
-    room = xp.empty((t.n_trees, 3, t.n), np.int32)
+    room = xp.empty_like(t.order)
     launch(PACKAGE, "shuffle_samples", x.dtype, t.n_trees, (t, key, room), threads=BLOCK)
     sum_leaves()
     launch_each(PACKAGE, "start_leaves", x.dtype, t.n_leaves, (s, t, schedule.smooth))

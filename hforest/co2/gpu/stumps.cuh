@@ -45,25 +45,25 @@ __shared__ signed char sign_here[HF_CHUNK];
 __shared__ double weight_here[HF_CHUNK];
 __shared__ real factor_here[HF_CHUNK];
 
-// Writes what hf_shuffle writes to order (n,), OUT; room (3, n) is workspace. All threads of the block call it.
+// Writes what hf_shuffle writes to order (n,), OUT; head and next (n,) are workspace. All threads of the block call it.
 //
 // Step i of the shuffle exchanges the numbers at i and at other[i] >= i. So before step i place c has the number that
 // place j had before step j, where j < i is the last step with other[j] = c; without such a step it has c. Threads
-// follow these steps back. head[c] is any step with other = c, next[j] is one more with the same other as j.
-__device__ static void shuffle_together(unsigned long long key, int *order, int *room, size n) {
-    int *other = room, *head = room + n, *next = room + 2 * n;
+// follow these steps back. head[c] is any step with other = c, next[j] is one more with the same other as j. Until thread
+// i writes order[i], other[i] is there.
+__device__ static void shuffle_together(unsigned long long key, int *order, int *head, int *next, size n) {
     for (size i = threadIdx.x; i < n; i += blockDim.x) head[i] = -1;
     for (size four = threadIdx.x; four * 4 < n; four += blockDim.x) {
         const hf_draw draw = hf_philox(key, (uint64_t)four, HF_STREAM_ORDER);
         for (size i = four * 4; i < four * 4 + 4 && i < n; ++i)
-            other[i] = (int)(i + hf_below(draw.word[i % 4], (uint32_t)(n - i)));
+            order[i] = (int)(i + hf_below(draw.word[i % 4], (uint32_t)(n - i)));
     }
     __syncthreads();
     for (size i = threadIdx.x; i < n; i += blockDim.x)
-        if (other[i] != i) next[i] = atomicExch(head + other[i], (int)i);
+        if (order[i] != i) next[i] = atomicExch(head + order[i], (int)i);
     __syncthreads();
     for (size i = threadIdx.x; i < n; i += blockDim.x) {
-        int place = other[i], step = (int)i;
+        int place = order[i], step = (int)i;
         for (int last = 0; last >= 0;) {
             last = -1;
             for (int j = head[place]; j >= 0; j = next[j]) last = j < step && j > last ? j : last;
@@ -246,7 +246,7 @@ __device__ static void keep(const Samples &s, const Workspace &r, real *best_w, 
 
 // Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
 // max_rounds + 1), OUT: the surrogate at the start and after each round. One block per stump; it has the samples
-// first[block] to first[block + 1] - 1. term (n,) and ints (4 n,) are workspace, laid out by samples, state (n_stumps,
+// first[block] to first[block + 1] - 1. term (n,) and ints (3 n,) are workspace, laid out by samples, state (n_stumps,
 // n_state) by blocks; if n_state is 0, block_memory is in its place.
 extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
@@ -266,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     double *const slope = n_state ? state + stump * n_state : block_memory, *const sums = slope + width;
     double *const thetas = sums + 2 * n_outputs + 3;
     real *const moving = (real *)(thetas + 6 * n_outputs);
-    int *const order = ints + 4 * from;
+    int *const order = ints + 3 * from;
     if (threadIdx.x == 0) r = {
         .slope = slope, .sums = sums, .theta = thetas, .speed = thetas + 2 * n_outputs, .table = thetas + 4 * n_outputs,
         .w = moving, .v = moving + width, .term = term + from, .order = order, .sign = order + n
@@ -280,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     }
     for (size j = threadIdx.x; j < width; j += blockDim.x) r.w[j] = w[j], r.v[j] = 0;
     for (size at = threadIdx.x; at < 2 * n_outputs; at += blockDim.x) r.theta[at] = r.speed[at] = 0;
-    shuffle_together(key, r.order, order + n, n);
+    shuffle_together(key, r.order, r.sign, order + 2 * n, n);
     const size batch = a.batch < n ? a.batch : n, n_steps = (n + batch - 1) / batch;
     const size n_epochs = a.tau * n_steps < a.min_steps ? (a.min_steps + n_steps - 1) / n_steps : a.tau;
     double eta = a.eta, value = 0, best = 0;

@@ -160,10 +160,10 @@ extern "C" __global__ void start_splits(Trees t, double nu) {
     if (at < t.n_splits) project_row(t.w + at * t.width, t.width, nu);
 }
 
-// Writes t.order. keys (n_trees,), IN; room (n_trees, 3, n) is workspace. One block per tree.
+// Writes t.order. keys (n_trees,), IN; t.leaf and room (n_trees, n) are workspace. One block per tree.
 extern "C" __global__ void shuffle_samples(Trees t, const unsigned long long *__restrict__ keys, int *room) {
-    const size tree = blockIdx.x;
-    shuffle_together(keys[tree], t.order + tree * t.n, room + 3 * tree * t.n, t.n);
+    const size at = blockIdx.x * t.n;
+    shuffle_together(keys[blockIdx.x], t.order + at, t.leaf + at, room + at, t.n);
 }
 
 // Writes t.leaf: the leaf that each sample reaches. One thread per tree and sample.
