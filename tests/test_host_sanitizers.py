@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from host.compiler import RUNTIMES, SUBPACKAGES, missing_for, sanitized_command
-from host.fault import IN_GROWTH, IN_REFINE, IN_SMALL
+from host.fault import IN_GROWTH, IN_REFINE, IN_SMALL, IN_STUMPS
 
 SECONDS = 600
 
@@ -55,7 +55,7 @@ FAULTS = [
         pytest.param("thread", fault, RACE, place, marks=[pytest.mark.nightly] * (i >= n_first))
         for faults, place, n_first in (
             (IN_GROWTH, "growth/gpu/histogram.cuh:", 2), (IN_SMALL, "growth/gpu/small_nodes.cuh:", 1),
-            (IN_REFINE, "co2/gpu/trees.cuh:", 1),
+            (IN_REFINE, "co2/gpu/trees.cuh:", 1), (IN_STUMPS, "co2/gpu/stumps.cuh:", 1),
         )
         for i, fault in enumerate(faults)
     ),

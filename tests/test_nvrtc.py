@@ -198,6 +198,37 @@ def test_samples_are_read_before_they_are_added(nvrtc, ahead):
         assert max(found, default=0) <= 16, name
 
 
+SUMS = {
+    "fit_stumps": 8,
+    "chunk_slopes": 1,
+    "chunk_terms": 1,
+    "chunk_sides": 2,
+    "sum_leaves": 1,
+    "tree_bounds": 1,
+}
+"""Loops of co2's kernels that add numbers of samples."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "worse"),
+    [
+        ("AHEAD = 8;", "AHEAD = 8;", set()),
+        ("AHEAD = 8;", "AHEAD = 1;", {*SUMS}),
+        ("row_here[a] * n_features]", "r.order[row_here[a]] * n_features]", {"fit_stumps"}),
+    ],
+    ids=["as they are", "one by one", "one more load"],
+)
+def test_stumps_read_samples_before_they_add_them(nvrtc, old, new, worse):
+    # A turn of a loop adds at least eight, whose addresses take at most one load.
+    source = launch.source(launch.PACKAGE / "co2")
+    assert old in source
+    kernels = ptx.kernels(source.replace(old, new), np.float32)
+    found = {name: [of for of in ptx.turns(kernels[name]) if of[0] >= 8] for name in SUMS}
+    assert {
+        name for name in SUMS if len(found[name]) < SUMS[name] or any(n > 2 for _, n in found[name])
+    } == worse
+
+
 def test_digests_see_a_changed_kernel_alone(nvrtc, tmp_path):
     def digests(text):
         (tmp_path / "gpu.cu").write_text(text)

@@ -25,10 +25,10 @@ typedef struct {
 HF_BOTH hf_visits hf_draw_visits(uint64_t key, uint64_t epoch, int64_t n) {
     const hf_draw draw = hf_philox(key, epoch, HF_STREAM_EPOCH);
     const int64_t start = hf_below(draw.word[0], (uint32_t)n);
-    for (int64_t stride = 1 + hf_below(draw.word[1], (uint32_t)n);; ++stride) {
-        int64_t divisor = stride, rest = n;
+    for (uint32_t stride = 1 + hf_below(draw.word[1], (uint32_t)n);; ++stride) {
+        uint32_t divisor = stride, rest = (uint32_t)n;  /* GPUs divide numbers of 64 bits slowly */
         while (rest) {
-            const int64_t next = divisor % rest;
+            const uint32_t next = divisor % rest;
             divisor = rest;
             rest = next;
         }

@@ -1,20 +1,25 @@
 """Cases of `hforest.co2`: both losses, rows of one block and of several, a batch that is left over."""
 
 from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 
 import hforest
 from hforest import co2
-from hforest.co2 import StumpSettings
+from hforest.co2 import StumpSettings, gpu
 
 from .case import Case, scaled
 
 # samples, features
 SHAPES = ((1, 1), (11, 17))
+CHUNKS = ((1030, 3, 100, gpu.FEW), (1100, 20, 1030, 0))
+"""Samples of two chunks, features, samples of a batch, and `gpu.FEW`: above it a block has fewer threads."""
 
 
-def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np.ndarray]:
+def _results(
+    shape: tuple[int, int], squared: bool, dtype: type, batch_size: int = 7, few: int = gpu.FEW
+) -> dict[str, np.ndarray]:
     n, n_features = shape
     rng = np.random.default_rng(n)
     x = rng.normal(size=shape).astype(dtype)
@@ -24,10 +29,20 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
     loss = "squared" if squared else "log"
     history: list[float] = []
     learned = {"task": "regression"} if squared else {"n_classes": 3}
-    stump = StumpSettings(tau=1, batch_size=7, convex_rounds=1, min_steps=1)
-    fitted = co2.fit_stump(
-        x, y, w, lr=0.1, max_rounds=2, stump=stump, sample_weight=weight, history=history, rng=0, **learned
-    )
+    stump = StumpSettings(tau=1, batch_size=batch_size, convex_rounds=1, min_steps=1)
+    with mock.patch.object(gpu, "FEW", few):
+        fitted = co2.fit_stump(
+            x,
+            y,
+            w,
+            lr=0.1,
+            max_rounds=2,
+            stump=stump,
+            sample_weight=weight,
+            history=history,
+            rng=0,
+            **learned,
+        )
     bound = {"loss": loss, "sample_weight": weight}
     return {
         "value": np.array(co2.surrogate(x, y, w, *theta, **bound)),
@@ -35,6 +50,12 @@ def _results(shape: tuple[int, int], squared: bool, dtype: type) -> dict[str, np
         **fitted._asdict(),
         "history": np.array(history),
     }
+
+
+def stump_of_chunks(squared: bool, which: int, dtype: type) -> dict[str, np.ndarray]:
+    """Returns a stump of CHUNKS[which], its surrogates and gradients."""
+    *shape, batch_size, few = CHUNKS[which]
+    return _results((shape[0], shape[1]), squared, dtype, batch_size, few)
 
 
 def _data(squared: bool, scale: float, dtype: type) -> tuple[np.ndarray, np.ndarray, str]:
@@ -74,6 +95,12 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{'squared' if squared else 'log'} n={shape[0]} features={shape[1]}",
                 lambda s=shape, q=squared: _results(s, q, dtype),
             )
+    for squared, which in ((False, 0), (True, 1)):
+        yield Case(
+            f"{'squared' if squared else 'log'} n={CHUNKS[which][0]}",
+            lambda q=squared, i=which: stump_of_chunks(q, i, dtype),
+            beside="cpu",
+        )
     for squared in (False, True):
         yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, 1, dtype))
         yield Case(f"refined squared={squared}", lambda q=squared: refined(q, dtype))

@@ -373,6 +373,29 @@ static HOST_UNCOUNTED unsigned __ballot_sync(unsigned, int value) {
     return bits;
 }
 
+// Returns the value of thread `lane` of each `width` neighbours of the warp, which all reach this.
+template <typename T>
+static HOST_UNCOUNTED T host_exchanged(T value, unsigned lane, unsigned width) {
+    static T values[host::MAX_THREADS];
+    values[threadIdx.x] = value;
+    __syncwarp();
+    const T found = values[threadIdx.x / width * width + lane];
+    __syncwarp();
+    return found;
+}
+
+template <typename T>
+static inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+    return host_exchanged(value, (unsigned)(lane % width), (unsigned)width);
+}
+
+// Of the thread `step` places behind this one; its own if that is beyond the `width` neighbours.
+template <typename T>
+static inline T __shfl_down_sync(unsigned, T value, unsigned step, int width = 32) {
+    const unsigned own = threadIdx.x % (unsigned)width;
+    return host_exchanged(value, own + step < (unsigned)width ? own + step : own, (unsigned)width);
+}
+
 static inline int __ffs(int a) { return __builtin_ffs(a); }
 static inline int __clz(int a) { return a ? __builtin_clz((unsigned)a) : 32; }
 static inline int __popc(unsigned a) { return __builtin_popcount(a); }

@@ -8,7 +8,7 @@ import numpy as np
 
 from hforest.core import launch
 
-from .cases_co2 import refined
+from .cases_co2 import refined, stump_of_chunks
 from .cases_growth import counted_bins, small_nodes
 from .compiler import HERE, host_compiler
 
@@ -38,11 +38,22 @@ IN_REFINE = {
     ),
 }  # fmt: skip
 """Likewise of the kernels that refine trees."""
+SIDES = "choose_sides(s, r, here);\n        __syncthreads();\n"
+READ = "read_samples(s, r, here, sample);\n        __syncthreads();\n"
+IN_STUMPS = {
+    "no_barrier_behind_sides": (SIDES, SIDES.removesuffix("        __syncthreads();\n")),
+    "no_barrier_behind_samples": (READ, READ.removesuffix("        __syncthreads();\n")),
+    "lists_without_atomics": (
+        "next[i] = atomicExch(head + order[i], (int)i);", "next[i] = head[order[i]], head[order[i]] = (int)i;",
+    ),
+}  # fmt: skip
+"""Likewise of the kernel that fits stumps."""
 
 IN_CODE = {
     **{name: ("growth", counted_bins, change) for name, change in IN_GROWTH.items()},
     **{name: ("growth", small_nodes, change) for name, change in IN_SMALL.items()},
     **{name: ("co2", partial(refined, False), change) for name, change in IN_REFINE.items()},
+    **{name: ("co2", partial(stump_of_chunks, False, 0), change) for name, change in IN_STUMPS.items()},
 }
 """The subpackage, a call of its kernels, the text and what is in its place."""
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from hforest.core import launch
 
@@ -14,6 +14,8 @@ ARCHITECTURE = "compute_90"
 
 _KERNEL = re.compile(r"\.entry (\w+)\((.*?)\)[^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][\w.]*)\s+([^;]*);", re.MULTILINE)
+_STATEMENT = re.compile(r"^\s*(?:(\$\w+):|(?:@!?(%p\d+)\s+)?([a-z][\w.]*)\s+([^;]*);)", re.MULTILINE)
+_REAL_SUM = re.compile(r"(?:add|sub)\.(?:rn\.)?f(?:32|64)")
 _SUMS = ("add", "sub", "mad", "mov", "cvta", "selp", "min", "max", "and", "or")
 """Instructions whose result is an address of the array of an operand."""
 
@@ -94,3 +96,56 @@ def chains(text: str) -> list[int]:
     own = ("ld.shared.f64", "st.shared.f64")
     other = ("ld.", "st.", "bar.", "mul.rn.", "mul.f", "vote.")
     return [len(gap) for gap in found[:-1] if not any(op.startswith(other) and op not in own for op in gap)]
+
+
+class _Step(NamedTuple):
+    opcode: str
+    """Of an instruction, or a label."""
+    results: list[str]
+    operands: list[str]
+    target: str
+    """The label of a branch."""
+
+
+def _loops(text: str) -> list[list[_Step]]:
+    """Returns the innermost loops."""
+    steps = []
+    for label, predicate, opcode, rest in _STATEMENT.findall(text):
+        name, *more = opcode.split(".")
+        n = 0 if name in ("st", "red", "bra", "bar") else 4 if "v4" in more else 2 if "v2" in more else 1
+        registers = re.findall(r"%\w+", rest)
+        operands = registers[n:] + [predicate] * bool(predicate)
+        steps.append(_Step(label or opcode, registers[:n], operands, rest if name == "bra" else ""))
+    place = {step.opcode: i for i, step in enumerate(steps)}
+    spans = [(place[step.target], i) for i, step in enumerate(steps) if place.get(step.target, i) < i]
+    inner = [a for a in spans if not any(a[0] <= b[0] and b[1] <= a[1] and a != b for b in spans)]
+    return [steps[first : last + 1] for first, last in inner]
+
+
+def turns(text: str) -> list[tuple[int, int]]:
+    """Returns two lengths of chains in a turn of each innermost loop that adds real numbers, without those before it.
+
+    The first is the number of additions to a sum, each to the one before. The second is the number of loads, of which
+    each has an address or a condition from the one before.
+    """
+    found = []
+    for loop in _loops(text):
+        sums: dict[str, int] = {}
+        loads: dict[str, int] = {}
+        written: set[str] = set()
+        later = {register for step in loop for register in step.results}
+        for step in loop:
+            carried = [
+                sums.get(r, 0) for r in step.operands if r in sums or (r in later and r not in written)
+            ]
+            is_sum, is_load = _REAL_SUM.match(step.opcode) is not None, step.opcode.startswith("ld.")
+            n_loads = max((loads.get(r, 0) for r in step.operands), default=0) + is_load
+            for register in step.results:
+                loads[register] = n_loads
+                sums.pop(register, None)
+                if carried and (is_sum or step.opcode.startswith(("mov.", "selp."))):
+                    sums[register] = max(carried) + is_sum
+            written.update(step.results)
+        if max(sums.values(), default=0):
+            found.append((max(sums.values()), max(loads.values())))
+    return found

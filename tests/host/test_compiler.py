@@ -127,6 +127,14 @@ def test_warps_vote_and_blocks_have_memory(n_bytes):
     assert a.reshape(2, 2, 32).tolist() == [[[8.0] * 32, [32.0] * 32]] * 2
 
 
+def test_threads_of_a_warp_exchange_numbers():
+    a = np.ones(64, np.float32)
+    _kernel("exchanges", a, a.size)
+    numbers = np.arange(64).reshape(4, 16)
+    first = numbers.sum(axis=1) + 1000 * numbers[:, 2]
+    assert a.reshape(4, 16).tolist() == [[float(n), *[0.0] * 15] for n in first]
+
+
 def test_more_memory_than_a_block_has_is_refused():
     with pytest.raises(KernelError, match="kernel votes: a block here has 49152 bytes, not 49160"):
         _kernel("votes", np.zeros(64, np.float32), 64, n_bytes=49160)

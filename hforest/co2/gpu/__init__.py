@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core import launch as launcher
 from ...core.aliases import Array
 from ...core.dispatch import array_module, to_numpy
 from ...core.launch import launch, launch_each, numbers
@@ -24,7 +25,9 @@ PACKAGE = Path(__file__).parent.parent
 READS_WINDOWS = False
 
 LANES, CHUNK = numbers("co2/fit.h", "HF_LANES", "HF_CHUNK")
-(BLOCK,) = numbers("co2/gpu/gpu.cu", "BLOCK")
+BLOCK, WARP, EACH = numbers("co2/gpu/gpu.cu", "BLOCK", "WARP", "EACH")
+(STUMP,) = numbers("co2/gpu/stumps.cuh", "STUMP")
+FEW = 256  # stumps of a launch up to which a block has STUMP threads
 N_STATES, NO_SAMPLE = numbers("co2/gpu/trees.cuh", "N_STATES", "NO_SAMPLE")
 
 
@@ -130,10 +133,10 @@ def _terms(split: checks.Split, a: checks.Samples) -> _Terms:
     samples = _samples(a, None, len(thetas[0]))
     theta = xp.concatenate(thetas)
     table = xp.empty(theta.shape)
-    launch_each(PACKAGE, "tables", x.dtype, 2, (samples, theta, table))
+    launch(PACKAGE, "tables", x.dtype, 1, (samples, theta, table), threads=2 * WARP)
     term, side, factor = xp.empty(n), xp.empty(n, np.int32), xp.empty(n, x.dtype)
     arguments = (samples, w, theta, table, term, side, factor)
-    launch(PACKAGE, "terms", x.dtype, -(-LANES * n // BLOCK), arguments, threads=BLOCK)
+    launch(PACKAGE, "terms", x.dtype, -(-LANES * n // (EACH * BLOCK)), arguments, threads=BLOCK)
     return _Terms(samples, theta, table, term, side, factor)
 
 
@@ -176,10 +179,13 @@ def _fit_stumps(
 ) -> None:
     xp, n = array_module(w), samples.n
     n_stumps, width = w.shape
-    reals = xp.empty(2 * n_stumps * width + n, w.dtype)
-    doubles, ints = xp.empty(8 * n_stumps * samples.n_outputs + n), xp.empty(3 * n, np.int32)
-    arguments = (samples, first, keys, schedule, w, theta, history, reals, doubles, ints)
-    launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads=BLOCK)
+    n_bytes = 8 * (width + 8 * samples.n_outputs + 3) + 2 * width * w.itemsize
+    is_local = n_bytes <= launcher.compiler.block_bytes() // 4
+    n_state = 0 if is_local else -(-n_bytes // 8)
+    term, ints, state = xp.empty(n), xp.empty(3 * n, np.int32), xp.empty(n_stumps * n_state)
+    arguments = (samples, first, keys, schedule, w, theta, history, term, ints, state, n_state)
+    threads = STUMP if n_stumps <= FEW else BLOCK
+    launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads, is_local * n_bytes)
 
 
 class _Stumps(NamedTuple):
@@ -320,7 +326,8 @@ def refine(
         launch_each(PACKAGE, "sum_leaves", x.dtype, t.sums.size, (s, t))
 
     launch_each(PACKAGE, "start_splits", x.dtype, t.n_splits, (t, schedule.nu))
-    launch_each(PACKAGE, "shuffle_samples", x.dtype, t.n_trees, (t, key))
+    room = xp.empty_like(t.order)
+    launch(PACKAGE, "shuffle_samples", x.dtype, t.n_trees, (t, key, room), threads=BLOCK)
     sum_leaves()
     launch_each(PACKAGE, "start_leaves", x.dtype, t.n_leaves, (s, t, schedule.smooth))
     launch_each(PACKAGE, "start_bounds", x.dtype, t.low.size, (s, t))

@@ -1,15 +1,15 @@
-// Surrogates and oblique stumps (Norouzi et al. 2015, section 4); trees.cuh has whole trees. Sixteen threads compute a
-// product w.x, one per lane of the reference. Sums over samples are those of chunks of HF_CHUNK samples, each in its
-// order, added in their order, so results are bit-identical to it.
-// fit_stumps is one block per stump: its warps make 249,000 accesses in sequence in the job co2.fit_stump of
-// bench/gpu_counts.py. A stump of 20,000 samples of 256 features took 132 ms, where 16 CPU cores take 11.
+// Surrogates of splits (Norouzi et al. 2015, section 4), and the choice of splits of a tree that grows; stumps.cuh fits
+// oblique stumps, trees.cuh whole trees. Sixteen threads compute a product w.x, one per lane of the reference. Sums over
+// samples are those of chunks of HF_CHUNK samples, each in its order, added in their order, so results are bit-identical
+// to it.
 
 #include "co2/fit.h"
 #include "co2/visits.h"
 #include "growth/units.h"
 
-// Threads per product, one per lane; threads per block; products that a block computes at a time.
-constexpr int LANES = HF_LANES, BLOCK = 128, TOGETHER = BLOCK / LANES;
+// Threads per product, one per lane; threads per block, but where stumps.cuh has more; products that the same threads
+// compute together; products of a warp; terms of a sum that a thread computes before it adds them.
+constexpr int LANES = HF_LANES, BLOCK = 128, WARP = 32, EACH = 4, OF_WARP = WARP / LANES * EACH, AHEAD = 8;
 
 // Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if has_rows, row
 // rows[i] followed by the constant -1. Functions of samples take theta and table (2, n_outputs), left and right.
@@ -39,15 +39,26 @@ __device__ static real number_of(const Samples &s, size i, size j) {
     return j < s.n_features ? s.x[row_of(s, i) * s.n_features + j] : (real)-1;
 }
 
-// Returns the loss of sample i on a side (0 left, 1 right).
-__device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
-    if (s.has_labels) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
+// Returns the label of the sample with this row of x; 0 without labels.
+__device__ static int label_of(const Samples &s, size row) { return s.has_labels ? s.labels[row] : 0; }
+
+// Returns the loss on a side (0 left, 1 right) of the sample with this row of x and this label.
+__device__ static double loss_at(
+    const Samples &s, const double *theta, const double *table, int side, size row, int label
+) {
+    if (s.has_labels) return table[side * s.n_outputs + label];
     double sum = 0;
     for (size k = 0; k < s.n_outputs; ++k) {
-        const double d = s.targets[row_of(s, i) * s.n_outputs + k] - theta[side * s.n_outputs + k];
+        const double d = s.targets[row * s.n_outputs + k] - theta[side * s.n_outputs + k];
         sum += d * d;
     }
     return sum;
+}
+
+// Returns the loss of sample i on a side.
+__device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
+    const size row = row_of(s, i);
+    return loss_at(s, theta, table, side, row, label_of(s, row));
 }
 
 // Returns output k of sample i: whether it has class k, or its target k.
@@ -56,15 +67,21 @@ __device__ static double output_of(const Samples &s, size i, size k) {
     return s.has_labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
-// Writes the log losses of all classes on one side to the table (eq. 3); nothing for squared losses.
-__device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
+// Writes the log losses of all classes on one side to the table (eq. 3); nothing for squared losses. One thread calls it
+// or, with n_lanes = WARP, a whole warp.
+__device__ static void fill_table(
+    const Samples &s, const double *theta, double *table, int side, int lane = 0, int n_lanes = 1
+) {
     if (!s.has_labels) return;
     const double *t = theta + side * s.n_outputs;
-    double high = t[0], sum = 0;
+    double *loss = table + side * s.n_outputs, high = t[0], sum = 0;
     for (size k = 1; k < s.n_outputs; ++k) high = t[k] > high ? t[k] : high;
-    for (size k = 0; k < s.n_outputs; ++k) sum += hf_exp(t[k] - high);
+    for (size k = lane; k < s.n_outputs; k += n_lanes) loss[k] = hf_exp(t[k] - high);
+    if (n_lanes == WARP) __syncwarp();
+    for (size k = 0; k < s.n_outputs; ++k) sum += loss[k];
     const double log_sum = high + hf_log(sum);
-    for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
+    if (n_lanes == WARP) __syncwarp();
+    for (size k = lane; k < s.n_outputs; k += n_lanes) loss[k] = log_sum - t[k];
 }
 
 // Returns the slope with respect to number `at` of theta. sum: the weighted sum of its output over the samples on its
@@ -75,38 +92,65 @@ __device__ static double slope_of_theta(
     return s.has_labels ? weight * hf_exp(-table[at]) - sum : 2 * (weight * theta[at] - sum);
 }
 
-// Returns the sum of term(a) over first <= a < last: of each chunk in the type of the terms, of the chunks in double.
-template <typename Term> __device__ static double sum_chunks(size first, size last, Term term) {
-    double sum = 0;
-    for (size chunk = first; chunk < last; chunk += HF_CHUNK) {
-        auto part = term(chunk);
-        for (size a = chunk + 1; a < last && a < chunk + HF_CHUNK; ++a) part = part + term(a);
-        sum += part;
+// Returns the sum of term(a) over first <= a < last in their order, in the type of the terms. AHEAD terms are computed
+// before they are added, so that their loads do not wait for sums.
+template <typename Index, typename Term> __device__ static auto sum_ahead(Index first, Index last, Term term) {
+    decltype(term(first)) sum = 0, value[AHEAD];
+    Index a = first;
+    for (; a + AHEAD <= last; a += AHEAD) {
+        for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l);
+        for (int l = 0; l < AHEAD; ++l) sum = sum + value[l];
     }
+    if (a == last) return sum;
+    for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l < last ? a + l : last - 1);
+    for (int l = 0; l < AHEAD; ++l) sum = a + l < last ? sum + value[l] : sum;
     return sum;
 }
 
-// Returns w.x. All threads of the block call it, sixteen neighbours with the same row i.
-__device__ static real dot(const Samples &s, size i, const real *w, real *lanes) {
-    const int lane = threadIdx.x % LANES;
-    real sum = 0;
-    for (size j = lane; j < width_of(s); j += LANES) sum = sum + number_of(s, i, j) * w[j];
-    lanes[threadIdx.x] = sum;
-    __syncthreads();
-    for (int width = LANES / 2; width >= 1; width /= 2) {
-        if (lane < width) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + width];
-        __syncthreads();
+// Returns the same sum, of each chunk in the type of the terms, of the chunks in double.
+template <typename Term> __device__ static double sum_chunks(size first, size last, Term term) {
+    double sum = 0;
+    for (size chunk = first; chunk < last; chunk += HF_CHUNK)
+        sum += sum_ahead(chunk, chunk + HF_CHUNK < last ? chunk + HF_CHUNK : last, term);
+    return sum;
+}
+
+// Returns in the first of sixteen neighbouring threads the sum of their numbers, by halves. All threads of a warp call
+// it.
+template <typename T> __device__ static T fold_lanes(T own) {
+    for (int width = LANES / 2; width >= 1; width /= 2) own = own + __shfl_down_sync(~0u, own, width, LANES);
+    return own;
+}
+
+// Calls visit(i, w.x) for n samples; row(i) is the row of x of sample i. Warp `warp` of n_warps calls it; OF_WARP samples
+// are its own at a time. One thread visits a sample.
+template <typename Row, typename Visit>
+__device__ static void for_products(
+    const Samples &s, const real *w, size n, size warp, size n_warps, Row row, Visit visit
+) {
+    const int lane = threadIdx.x % LANES, group = threadIdx.x % WARP / LANES, n_features = (int)s.n_features;
+    for (size begin = warp * OF_WARP; begin < n; begin += n_warps * OF_WARP) {
+        const size first = begin + group * EACH;
+        const real *x[EACH];
+        real sum[EACH] = {}, product = 0;
+        for (int l = 0; l < EACH; ++l) x[l] = s.x + row(first + l < n ? first + l : n - 1) * s.n_features;
+        for (int j = lane; j < n_features; j += LANES)
+            for (int l = 0; l < EACH; ++l) sum[l] = sum[l] + x[l][j] * w[j];
+        for (int l = 0; l < EACH; ++l) {
+            if (s.has_rows && lane == n_features % LANES) sum[l] = sum[l] - w[n_features];
+            const real whole = __shfl_sync(~0u, fold_lanes(sum[l]), 0, LANES);
+            product = lane == l ? whole : product;
+        }
+        if (lane < EACH && first + lane < n) visit(first + lane, product);
     }
-    const real result = lanes[threadIdx.x - lane];
-    __syncthreads();
-    return result;
 }
 
 // ------------------------------------------------------------------------------ surrogate and gradient
 
-// table (2, n_outputs), OUT; theta (2, n_outputs), IN. One thread per side.
+// table (2, n_outputs), OUT; theta (2, n_outputs), IN. One warp per side.
 extern "C" __global__ void tables(Samples s, const double *__restrict__ theta, double *__restrict__ table) {
-    if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
+    const int side = (int)thread_number() / WARP;
+    if (side < 2) fill_table(s, theta, table, side, threadIdx.x % WARP, WARP);
 }
 
 // Writes for each sample its term of eq. 10, the side with the larger bound, and the factor of x in the slope: term,
@@ -115,15 +159,15 @@ extern "C" __global__ void terms(
     Samples s, const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
     double *__restrict__ term, int *__restrict__ side, real *__restrict__ factor
 ) {
-    __shared__ real lanes[BLOCK];
-    const size i = thread_number() / LANES, at = i < s.n ? i : s.n - 1;
-    const double p = dot(s, at, w, lanes);
-    if (i >= s.n || threadIdx.x % LANES) return;
-    const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;
-    term[i] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
-    side[i] = !(left >= right);
-    const int turn = side[i] ? 1 - ((p > 0) - (p < 0)) : -1 - ((p > 0) - (p < 0));
-    factor[i] = (real)(turn * s.weight[i]);
+    const auto row = [&](size i) { return row_of(s, i); };
+    const size n_warps = gridDim.x * (size)blockDim.x / WARP;
+    for_products(s, w, s.n, thread_number() / WARP, n_warps, row, [&](size i, double p) {
+        const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;
+        term[i] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
+        side[i] = !(left >= right);
+        const int turn = side[i] ? 1 - ((p > 0) - (p < 0)) : -1 - ((p > 0) - (p < 0));
+        factor[i] = (real)(turn * s.weight[i]);
+    });
 }
 
 // Copies what a block reads of its chunk of samples to shared memory; returns the number of samples.
@@ -157,10 +201,8 @@ extern "C" __global__ void chunk_slopes(
     const size i = thread_number();
     if (i >= n_chunks * n_features) return;
     const size first = i / n_features * HF_CHUNK, j = i % n_features;
-    real sum = 0;
-    for (size s = first; s < first + HF_CHUNK && s < n; ++s)
-        if (factor[s] != 0) sum = sum + x[s * n_features + j] * factor[s];
-    slope[i] = sum;
+    const size last = first + HF_CHUNK < n ? first + HF_CHUNK : n;
+    slope[i] = sum_ahead(first, last, [&](size a) { return x[a * n_features + j] * factor[a]; });
 }
 
 // grad (n_features,), OUT: the sums of slope (n_chunks, n_features), IN, over chunks in order. One thread per feature.
@@ -186,8 +228,8 @@ extern "C" __global__ void chunk_sides(Samples s, const int *__restrict__ side, 
     for (size at = threadIdx.x; at < n_sums + 2; at += blockDim.x) {
         const int mine = (int)(at < n_sums ? at / s.n_outputs : at - n_sums);
         part[blockIdx.x * (n_sums + 2) + at] = sum_chunks(0, here, [&](size i) {
-            if (side_of[i] != mine) return 0.0;
-            return at < n_sums ? weight_of[i] * output_of(s, first + i, at % s.n_outputs) : weight_of[i];
+            const double output = at < n_sums ? output_of(s, first + i, at % s.n_outputs) : 1.0;
+            return side_of[i] == mine ? weight_of[i] * output : 0.0;
         });
     }
 }
@@ -207,241 +249,6 @@ extern "C" __global__ void theta_slopes(
     }
     double *const grad = mine ? grad1 : grad0;
     grad[at % s.n_outputs] = slope_of_theta(s, theta, table, at, sum, weight);
-}
-
-// ------------------------------------------------------------------------------------------- a stump
-
-// The workspace of the stump that a block fits.
-struct Workspace {
-    real *w;            // (width,)
-    real *v;            // (width,): the velocity of w
-    real *best_w;       // (width,)
-    real *factor;       // (n,): factors of x in the slope
-    double *theta;      // (2, n_outputs)
-    double *speed;      // (2, n_outputs): the velocity of theta
-    double *best_theta; // (2, n_outputs)
-    double *table;      // (2, n_outputs)
-    double *sums;       // (2, n_outputs)
-    double *term;       // (n,): terms of eq. 10
-    int *order;         // (n,): the shuffled samples
-    int *sign;          // (n,): the signs of w.x
-    int *side;          // (n,): the side with the larger bound
-};
-
-// Writes the terms of eq. 10 in the shuffled order to `term`, and the signs of w.x; returns the surrogate.
-__device__ static double surrogate_of(const Samples &s, const Workspace &r, real *lanes, double *shared) {
-    for (size first = 0; first < s.n; first += TOGETHER) {
-        const size at = first + threadIdx.x / LANES, i = r.order[at < s.n ? at : s.n - 1];
-        const double p = dot(s, i, r.w, lanes);
-        if (at >= s.n || threadIdx.x % LANES) continue;
-        const double left = loss_of(s, r.theta, r.table, 0, i) - p, right = loss_of(s, r.theta, r.table, 1, i) + p;
-        r.term[at] = s.weight[i] * ((left >= right ? left : right) - fabs(p));
-        r.sign[i] = (p > 0) - (p < 0);
-    }
-    __syncthreads();
-    for (size c = threadIdx.x * (size)HF_CHUNK; c < s.n; c += BLOCK * HF_CHUNK)
-        r.term[c] = sum_chunks(c, c + HF_CHUNK < s.n ? c + HF_CHUNK : s.n, [&](size at) { return r.term[at]; });
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        double sum = 0;
-        for (size c = 0; c < s.n; c += HF_CHUNK) sum += r.term[c];
-        *shared = sum;
-    }
-    __syncthreads();
-    const double value = *shared;
-    __syncthreads();
-    return value;
-}
-
-// Returns the factor that moves a w of this |w|**2 into the ball |w|**2 <= nu.
-__device__ static real inside(double square, double nu) {
-    return (real)(sqrt(nu / square) * (1 - (sizeof(real) == 4 ? 0x1p-22 : 0x1p-50)));
-}
-
-// Projects w onto the ball |w|**2 <= nu (Alg. 1, lines 15 and 16).
-__device__ static void project(const Samples &s, const Workspace &r, double nu, double *squares) {
-    if (threadIdx.x < LANES) {
-        double sum = 0;
-        for (size j = threadIdx.x; j < width_of(s); j += LANES) sum += (double)r.w[j] * (double)r.w[j];
-        squares[threadIdx.x] = sum;
-    }
-    __syncthreads();
-    for (int width = LANES / 2; width >= 1; width /= 2) {
-        if ((int)threadIdx.x < width) squares[threadIdx.x] = squares[threadIdx.x] + squares[threadIdx.x + width];
-        __syncthreads();
-    }
-    const double square = squares[0];
-    if (square > nu) {
-        const real factor = inside(square, nu);
-        for (size j = threadIdx.x; j < width_of(s); j += BLOCK) r.w[j] = r.w[j] * factor;
-    }
-    __syncthreads();
-}
-
-// Writes theta of both sides, from the samples that the signs send there (Alg. 1, line 2).
-__device__ static void start_theta(const Samples &s, const Workspace &r, double smooth, double *shared) {
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
-        r.sums[at] = sum_chunks(0, s.n, [&](size i) {
-            return (r.sign[i] >= 0) == (int)(at / s.n_outputs) ? s.weight[i] * output_of(s, i, at % s.n_outputs) : 0.0;
-        });
-    if (threadIdx.x < 2)
-        shared[threadIdx.x] = sum_chunks(0, s.n, [&](size i) {
-            return (r.sign[i] >= 0) == (int)threadIdx.x ? s.weight[i] : 0.0;
-        });
-    __syncthreads();
-    double added = 0;
-    for (size k = 0; k < s.n_outputs; ++k) added += smooth * (r.sums[k] + r.sums[s.n_outputs + k] > 0 ? 1.0 : HF_ABSENT);
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
-        const int side = (int)(at / s.n_outputs);
-        const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
-        if (!s.has_labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
-        else
-            r.theta[at] = hf_log((r.sums[at] + smooth * (both > 0 ? 1.0 : HF_ABSENT)) / (shared[side] + added));
-    }
-    __syncthreads();
-}
-
-// Writes the table of theta.
-__device__ static void prepare(const Samples &s, const Workspace &r) {
-    if (threadIdx.x < 2) fill_table(s, r.theta, r.table, threadIdx.x);
-    __syncthreads();
-}
-
-// Takes a step on the samples at places first to last - 1 of an epoch (Alg. 1, lines 6 to 16). The epoch visits places
-// start, start + stride, ... of the shuffled order, modulo n.
-__device__ static void step(
-    const Samples &s, const Workspace &r, size first, size last, size start, size stride, double eta, double momentum,
-    double nu, real *lanes, double *shared
-) {
-    for (size block = first; block < last; block += TOGETHER) {
-        const size at = block + threadIdx.x / LANES, place = at < last ? at : last - 1;
-        const size i = r.order[(start + stride * place) % s.n];
-        const double p = dot(s, i, r.w, lanes);
-        if (at >= last || threadIdx.x % LANES) continue;
-        const int side = !(loss_of(s, r.theta, r.table, 0, i) - p >= loss_of(s, r.theta, r.table, 1, i) + p);
-        r.side[at] = side;
-        r.factor[at] = (real)((side ? 1 - r.sign[i] : -1 - r.sign[i]) * s.weight[i]);
-    }
-    __syncthreads();
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
-        r.sums[at] = sum_chunks(first, last, [&](size a) {
-            if (r.side[a] != (int)(at / s.n_outputs)) return 0.0;
-            const size i = r.order[(start + stride * a) % s.n];
-            return s.weight[i] * output_of(s, i, at % s.n_outputs);
-        });
-    if (threadIdx.x < 3) // the weights of both sides, and of all
-        shared[threadIdx.x] = sum_chunks(first, last, [&](size a) {
-            const bool counts = threadIdx.x == 2 || r.side[a] == (int)threadIdx.x;
-            return counts ? s.weight[r.order[(start + stride * a) % s.n]] : 0.0;
-        });
-    __syncthreads();
-    const double rate = eta / shared[2];
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK)
-        r.speed[at] = momentum * r.speed[at] - rate * slope_of_theta(s, r.theta, r.table, at, r.sums[at],
-                                                                     shared[at / s.n_outputs]);
-    for (size j = threadIdx.x; j < width_of(s); j += BLOCK) {
-        const real slope = (real)sum_chunks(first, last, [&](size a) {
-            return r.factor[a] != 0 ? number_of(s, r.order[(start + stride * a) % s.n], j) * r.factor[a] : (real)0;
-        });
-        r.v[j] = (real)momentum * r.v[j] + (real)-rate * slope;
-        r.w[j] = r.w[j] + r.v[j];
-    }
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) r.theta[at] = r.theta[at] + r.speed[at];
-    __syncthreads();
-    project(s, r, nu, shared);
-    prepare(s, r);
-}
-
-// Copies w and theta.
-__device__ static void keep(const Samples &s, const real *w, const double *theta, real *to_w, double *to_theta) {
-    for (size j = threadIdx.x; j < width_of(s); j += BLOCK) to_w[j] = w[j];
-    for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) to_theta[at] = theta[at];
-    __syncthreads();
-}
-
-// Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
-// max_rounds + 1), OUT: the surrogate at the start and after each round. One block per stump; it has the samples
-// first[block] to first[block + 1] - 1. reals (2 n_stumps width + n,), doubles (8 n_stumps n_outputs + n,) and ints
-// (3 n,) are workspace, laid out by blocks and samples.
-extern "C" __global__ void fit_stumps(
-    Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
-    double *theta, double *history, real *reals, double *doubles, int *ints
-) {
-    __shared__ real lanes[BLOCK];
-    __shared__ double shared[LANES];
-    __shared__ size walk[2];
-    const size stump = blockIdx.x, from = first[stump], n = first[stump + 1] - from;
-    const size width = width_of(all), n_outputs = all.n_outputs;
-    const int *const rows = all.has_rows ? all.rows + from : nullptr;
-    const Samples s = {
-        .x = all.x, .labels = all.labels, .targets = all.targets, .weight = all.weight + from, .rows = rows,
-        .has_labels = all.has_labels, .has_rows = all.has_rows, .n = n, .n_features = all.n_features, .n_outputs = n_outputs
-    };
-    real *v = reals + 2 * stump * width + from;
-    double *speed = doubles + 8 * stump * n_outputs + from;
-    int *order = ints + 3 * from;
-    const Workspace r = {
-        .w = w + stump * width, .v = v, .best_w = v + width, .factor = v + 2 * width,
-        .theta = theta + 2 * stump * n_outputs, .speed = speed, .best_theta = speed + 2 * n_outputs,
-        .table = speed + 4 * n_outputs, .sums = speed + 6 * n_outputs, .term = speed + 8 * n_outputs,
-        .order = order, .sign = order + n, .side = order + 2 * n
-    };
-    const unsigned long long key = keys[stump];
-    history += stump * (a.max_rounds + 1);
-    if (n < a.min_samples) { // w = 0 separates nothing, so the node keeps the univariate split
-        for (size j = threadIdx.x; j < width; j += BLOCK) r.w[j] = 0;
-        return;
-    }
-    for (size j = threadIdx.x; j < width; j += BLOCK) r.v[j] = 0;
-    for (size at = threadIdx.x; at < 2 * n_outputs; at += BLOCK) r.theta[at] = r.speed[at] = 0;
-    if (threadIdx.x == 0) hf_shuffle(key, (unsigned *)r.order, n);
-    __syncthreads();
-    project(s, r, a.nu, shared);
-    prepare(s, r);
-    surrogate_of(s, r, lanes, shared);
-    start_theta(s, r, a.smooth, shared);
-    prepare(s, r);
-    double value = surrogate_of(s, r, lanes, shared), best = value;
-    keep(s, r.w, r.theta, r.best_w, r.best_theta);
-    if (threadIdx.x == 0) history[0] = value;
-
-    const size batch = a.batch < n ? a.batch : n, n_steps = (n + batch - 1) / batch;
-    const size n_epochs = a.tau * n_steps < a.min_steps ? (a.min_steps + n_steps - 1) / n_steps : a.tau;
-    double eta = a.eta;
-    size waiting = 0, lowered = 0, round = 0;
-    unsigned long long epoch = 0;
-    while (round < a.max_rounds && lowered < HF_HALVINGS && value > 0) {
-        if (round < a.convex_rounds) {
-            for (size i = threadIdx.x; i < n; i += BLOCK) r.sign[i] = 0;
-            __syncthreads();
-        }
-        for (size e = 0; e < n_epochs; ++e, ++epoch) {
-            if (threadIdx.x == 0) {
-                const hf_visits visits = hf_draw_visits(key, epoch, n);
-                walk[0] = visits.start;
-                walk[1] = visits.stride;
-            }
-            __syncthreads();
-            for (size first = 0; first < n; first += batch)
-                step(s, r, first, first + batch < n ? first + batch : n, walk[0], walk[1], eta, a.momentum, a.nu, lanes,
-                     shared);
-        }
-        const double before = value;
-        value = surrogate_of(s, r, lanes, shared);
-        ++round;
-        if (threadIdx.x == 0) history[round] = value;
-        if (hf_beats(-value, -best)) {
-            best = value;
-            keep(s, r.w, r.theta, r.best_w, r.best_theta);
-        }
-        if (round > a.convex_rounds) waiting += !(value < before - a.tolerance * before);
-        if (waiting > a.patience) {
-            waiting = 0;
-            ++lowered;
-            eta = eta * a.decay;
-        }
-    }
-    keep(s, r.best_w, r.best_theta, r.w, r.theta);
 }
 
 // --------------------------------------------------------------------------------------------- trees
@@ -547,6 +354,7 @@ extern "C" __global__ void take_stumps(
     }
 }
 
-// --------------------------------------------------------------------------------------- whole trees
+// ---------------------------------------------------------------------------------- stumps and whole trees
 
+#include "co2/gpu/stumps.cuh"
 #include "co2/gpu/trees.cuh"

@@ -160,10 +160,10 @@ extern "C" __global__ void start_splits(Trees t, double nu) {
     if (at < t.n_splits) project_row(t.w + at * t.width, t.width, nu);
 }
 
-// Writes t.order. keys (n_trees,), IN. One thread per tree.
-extern "C" __global__ void shuffle_samples(Trees t, const unsigned long long *__restrict__ keys) {
-    const size tree = thread_number();
-    if (tree < t.n_trees) hf_shuffle(keys[tree], (unsigned *)t.order + tree * t.n, t.n);
+// Writes t.order. keys (n_trees,), IN; t.leaf and room (n_trees, n) are workspace. One block per tree.
+extern "C" __global__ void shuffle_samples(Trees t, const unsigned long long *__restrict__ keys, int *room) {
+    const size at = blockIdx.x * t.n;
+    shuffle_together(keys[blockIdx.x], t.order + at, t.leaf + at, room + at, t.n);
 }
 
 // Writes t.leaf: the leaf that each sample reaches. One thread per tree and sample.
@@ -181,11 +181,11 @@ extern "C" __global__ void sum_leaves(Samples s, Trees t) {
     const bool whole = row >= t.n_leaves;
     const size tree = whole ? row - t.n_leaves : part_with(t.first_leaf, t.n_trees, row);
     const int *leaf = t.leaf + tree * t.n;
-    double sum = 0;
-    for (size i = 0; i < t.n; ++i)
-        if (whole || leaf[i] == row - t.first_leaf[tree])
-            sum += k < s.n_outputs ? s.weight[i] * output_of(s, i, k) : s.weight[i];
-    t.sums[a] = sum;
+    const size own = row - t.first_leaf[tree];
+    t.sums[a] = sum_ahead((size)0, t.n, [&](size i) {
+        const double term = k < s.n_outputs ? s.weight[i] * output_of(s, i, k) : s.weight[i];
+        return whole || leaf[i] == own ? term : 0.0;
+    });
 }
 
 // Writes theta of the leaves from t.sums: logarithms of smoothed shares, or means; and the table. One thread per leaf.

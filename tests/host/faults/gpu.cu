@@ -30,6 +30,18 @@ extern "C" __global__ void votes(real *__restrict__ a, size n) {
     if (thread_number() < n) a[thread_number()] = (real)block_memory[(threadIdx.x + 32) % blockDim.x];
 }
 
+// The first of sixteen neighbours writes their sum and 1000 times the third of them; others write 0, the difference from
+// a thread beyond the sixteen, in whose place is their own number.
+extern "C" __global__ void exchanges(real *__restrict__ a, size n) {
+    int sum = (int)threadIdx.x;
+    for (int width = 8; width >= 1; width /= 2) {
+        const int other = __shfl_down_sync(~0u, sum, width, 16);
+        sum += threadIdx.x % 16 + width < 16 ? other : 0;
+    }
+    const int third = __shfl_sync(~0u, (int)threadIdx.x, 2, 16), own = __shfl_down_sync(~0u, (int)threadIdx.x, 15, 16);
+    if (thread_number() < n) a[thread_number()] = (real)(threadIdx.x % 16 ? own - (int)threadIdx.x : sum + 1000 * third);
+}
+
 // Two threads of a block meet in shared memory with no barrier between them.
 extern "C" __global__ void race_in_shared_memory(real *__restrict__ a, size n) {
     __shared__ real shared[32];
