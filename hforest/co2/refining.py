@@ -22,7 +22,7 @@ from .whole_trees import OfPair, Trees, descend
 
 _PACKAGE = "hforest.co2"
 
-_TOGETHER = 2**27  # samples of all trees that a GPU refines at a time; each takes 8 bytes
+_TOGETHER = 2**27  # samples of all trees that a GPU refines at a time; each takes 12 bytes
 
 _Samples = checks.Samples | Node
 
