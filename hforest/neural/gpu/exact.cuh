@@ -4,15 +4,8 @@
 
 // The memory of blocks.
 struct Rows {
-    double* rows;        // of all blocks, or null if they are in block_memory
-    size n_pairs, each;  // all pairs, and the most pairs that a block has at a time
-};
-
-// The leaves and the labels of the chunk.
-struct Labels {
-    const real* __restrict__ leaves;  // IN (n_trees, n_leaves, n_classes)
-    const int* __restrict__ y;        // IN (n_samples,)
-    size n_classes;
+    double* rows;  // of all blocks, or null if they are in block_memory
+    size each;     // the most pairs that a block has at a time
 };
 
 // Writes log sigmoid(f) and log sigmoid(-f) from one logarithm.
@@ -25,11 +18,11 @@ __device__ static inline void log_decisions(double f, double* d, double* c) {
 
 // Pairs that a block has: n, from `first` on.
 struct Pairs {
-    const Functions& a;
+    const Forest& a;
     size first, n, step;
     double *logs, *shares;  // rows of n pairs
 
-    __device__ Pairs(const Functions& a, const Rows& r, size first, size n)
+    __device__ Pairs(const Forest& a, const Rows& r, size first, size n)
         : a(a), first(first), n(n), step(2 * a.n_vertices + 1),
           logs(r.rows ? r.rows + blockIdx.x * 2 * r.each * step : block_memory), shares(logs + r.each * step) {}
 
@@ -51,12 +44,12 @@ struct Pairs {
     }
 
     // Writes logs: the logarithm of the likelihood of a sample's label below each vertex; at a leaf, of its probability.
-    __device__ void ascend(const Labels& of) const {
+    __device__ void ascend() const {
         const size n_leaves = a.n_vertices + 1;
         __syncthreads();  // the pairs before are done
         for (size j = threadIdx.x; j < n * n_leaves; j += blockDim.x) {
             const size i = j / n_leaves, l = j % n_leaves, pair = first + i, m = pair % a.n_trees;
-            const real leaf = of.leaves[(m * n_leaves + l) * of.n_classes + of.y[pair / a.n_trees]];
+            const real leaf = a.leaves[(m * n_leaves + l) * a.n_classes + a.y[pair / a.n_trees]];
             logs[i * step + a.n_vertices + l] = hf_log((double)leaf);
         }
         __syncthreads();
@@ -90,10 +83,10 @@ struct Pairs {
 };
 
 // shares (n_pairs, n_leaves), OUT: the shares of the leaves. A block has `each` pairs.
-extern "C" __global__ void leaf_shares(Functions a, Rows r, Labels of, double* out) {
+extern "C" __global__ void leaf_shares(Forest a, Rows r, double* out) {
     const size n_leaves = a.n_vertices + 1, first = blockIdx.x * r.each;
-    const Pairs pairs(a, r, first, min(r.each, r.n_pairs - first));
-    pairs.ascend(of);
+    const Pairs pairs(a, r, first, min(r.each, a.n_samples * a.n_trees - first));
+    pairs.ascend();
     pairs.descend([](size, size, double) {});
     for (size j = threadIdx.x; j < pairs.n * n_leaves; j += blockDim.x)
         out[first * n_leaves + j] = pairs.shares[j / n_leaves * pairs.step + a.n_vertices + j % n_leaves];
@@ -104,7 +97,7 @@ struct Listed {
     const int* n_listed;         // IN (1,)
     const int* samples;          // IN (n_samples,): the first n_listed ones, in any order
     const real* likelihood;      // IN (n_trees, n_samples): by products
-    size forest, n_samples, n_all;
+    size forest, n_all;
     double* weight;              // scratch (n_blocks, n_trees): logarithms of likelihoods, then weights of trees
     double* loss;                // OUT (n_samples,), of listed samples
     real* grad;                  // OUT (n_samples, n_trees, n_vertices): the gradient of listed samples is added
@@ -112,12 +105,12 @@ struct Listed {
 
 // Writes the losses of listed samples and adds their gradients: with `forest` of all trees, else of the trees whose
 // likelihood is below LEAST. A block has one sample after the other.
-extern "C" __global__ void exact(Functions a, Rows r, Labels of, Listed to) {
+extern "C" __global__ void exact(Forest a, Rows r, Listed to) {
     const double share = 1 / ((double)to.n_all * (double)a.n_trees);
     double* const weight = to.weight + blockIdx.x * a.n_trees;
     for (size s = blockIdx.x; s < *to.n_listed; s += gridDim.x) {
         const size n = to.samples[s];
-        const auto likelihood = [&](size m) { return (double)to.likelihood[m * to.n_samples + n]; };
+        const auto likelihood = [&](size m) { return (double)to.likelihood[m * a.n_samples + n]; };
         const auto fails = [&](size m) { return to.forest || !(likelihood(m) >= LEAST); };
         for (int round = 0; round < (to.forest ? 2 : 1); ++round) {
             for (size m = 0; m < a.n_trees; m += r.each) {
@@ -125,7 +118,7 @@ extern "C" __global__ void exact(Functions a, Rows r, Labels of, Listed to) {
                 bool some = false;
                 for (size i = 0; i < pairs.n; ++i) some = some || fails(m + i);
                 if (!some) continue;
-                pairs.ascend(of);
+                pairs.ascend();
                 if (!round && threadIdx.x < pairs.n) weight[m + threadIdx.x] = pairs.logs[threadIdx.x * pairs.step];
                 if (to.forest && !round) continue;
                 pairs.descend([&](size i, size v, double slope) {

@@ -18,7 +18,7 @@
 #include "neural/gpu/exact.cuh"
 
 // mu (n_samples, n_trees, n_subtrees * n_leaves), OUT: the probability that a sample reaches each leaf. A block a tile.
-extern "C" __global__ void route(Functions a, Tiles t, real* mu) {
+extern "C" __global__ void route(Forest a, Tiles t, real* mu) {
     const Tile tile(a, t);
     tile.load(a);
     if (tile.has_row()) tile.descend(a, tile.row(), tile.row());
@@ -63,31 +63,29 @@ __device__ static inline void write_sums(const Tile& tile, bool flushes, int n, 
 }
 
 // sums (n_trees, n_subtrees, n_classes, n_samples), OUT: sum_l mu_l pi_l over the leaves of a subtree, in `real`, in the
-// order of the CPU. leaves (n_trees, n_subtrees * n_leaves, n_classes). A block a tile.
-extern "C" __global__ void outputs(
-    Functions a, Tiles t, const real* __restrict__ leaves, size n_classes, real* __restrict__ sums
-) {
+// order of the CPU. A block a tile.
+extern "C" __global__ void outputs(Forest a, Tiles t, real* __restrict__ sums) {
     const Tile tile(a, t);
     const size subtree = tile.subtree();
     if (threadIdx.x == 0) has_small = 0;
     tile.load(a);
     const bool small_mu = tile.has_row() && tile.descend(a, tile.row(), tile.row());
-    for (size first = 0; first < n_classes; first += CLASSES) {
-        const int n = (int)min((size)CLASSES, n_classes - first), fours = (n + 3) / 4;
+    for (size first = 0; first < a.n_classes; first += CLASSES) {
+        const int n = (int)min((size)CLASSES, a.n_classes - first), fours = (n + 3) / 4;
         if (first) __syncthreads();
         for (unsigned j = threadIdx.x; j < tile.n_leaves * fours * 4; j += blockDim.x) {
             const int l = (int)j / (4 * fours), k = (int)j % (4 * fours);
-            const real pi = k < n ? leaves[(subtree * tile.n_leaves + l) * n_classes + first + k] : 0;
+            const real pi = k < n ? a.leaves[(subtree * tile.n_leaves + l) * a.n_classes + first + k] : 0;
             probabilities[j / 4].at[j % 4] = pi;
             if (is_below(pi, LEAST_LEAF)) atomicOr(&has_small, 1);
         }
         __syncthreads();
         if (!tile.has_row()) continue;
-        real* const to = sums + (subtree * n_classes + first) * t.n_samples + tile.first + threadIdx.x;
+        real* const to = sums + (subtree * a.n_classes + first) * a.n_samples + tile.first + threadIdx.x;
         const bool flushes = small_mu || has_small;
-        if (fours == 1) write_sums<1>(tile, flushes, n, t.n_samples, to);
-        else if (fours == 2) write_sums<2>(tile, flushes, n, t.n_samples, to);
-        else write_sums<3>(tile, flushes, n, t.n_samples, to);
+        if (fours == 1) write_sums<1>(tile, flushes, n, a.n_samples, to);
+        else if (fours == 2) write_sums<2>(tile, flushes, n, a.n_samples, to);
+        else write_sums<3>(tile, flushes, n, a.n_samples, to);
     }
 }
 
@@ -128,7 +126,7 @@ __device__ static inline real factor(const Gradient& of, size m, size n) {
 // unless has_mu.
 template <class Leaf>
 __device__ static inline void write_gradient(
-    const Functions& a, const Tiles& t, const Gradient& to, bool has_mu, const Leaf& leaf
+    const Forest& a, const Tiles& t, const Gradient& to, bool has_mu, const Leaf& leaf
 ) {
     const Tile tile(a, t);
     const size own = tile.first + threadIdx.x;
@@ -141,7 +139,7 @@ __device__ static inline void write_gradient(
             w[at] = leaf(tile.subtree() * tile.n_leaves + l, own, w[at]);
         }
         tile.ascend(from, w);
-        to.w[tile.subtree() * t.n_samples + own] = w[0];
+        to.w[tile.subtree() * a.n_samples + own] = w[0];
         if (to.grad) w[0] = factor(to, tile.m, own);
     }
     if (!to.grad) return;
@@ -155,20 +153,18 @@ __device__ static inline void write_gradient(
 }
 
 // The gradient of the labels' loss, d A_right - (1 - d) A_left for the label's part A of P (Zhang 2017).
-extern "C" __global__ void gradient_by_labels(Functions a, Tiles t, Labels of, Gradient to) {
+extern "C" __global__ void gradient_by_labels(Forest a, Tiles t, Gradient to) {
     write_gradient(a, t, to, true, [&](size l, size n, real mu) {
-        return flushed(mu * of.leaves[l * of.n_classes + of.y[n]]);
+        return flushed(mu * a.leaves[l * a.n_classes + a.y[n]]);
     });
 }
 
 // The gradient of any function of the outputs. grad_p (n_classes, n_samples), IN.
-extern "C" __global__ void gradient_by_outputs(
-    Functions a, Tiles t, const real* __restrict__ leaves, const real* __restrict__ grad_p, size n_classes, Gradient to
-) {
+extern "C" __global__ void gradient_by_outputs(Forest a, Tiles t, const real* __restrict__ grad_p, Gradient to) {
     write_gradient(a, t, to, true, [&](size l, size n, real mu) {
         real sum = 0;
-        for (size k = 0; k < n_classes; ++k) {
-            const real leaf = flushed(leaves[l * n_classes + k]), grad = flushed(grad_p[k * t.n_samples + n]);
+        for (size k = 0; k < a.n_classes; ++k) {
+            const real leaf = flushed(a.leaves[l * a.n_classes + k]), grad = flushed(grad_p[k * a.n_samples + n]);
             sum = flushed(sum + flushed(leaf * grad));
         }
         return flushed(mu * sum);
@@ -176,8 +172,8 @@ extern "C" __global__ void gradient_by_outputs(
 }
 
 // The gradient of vertices above subtrees. below (n_trees, n_subtrees * n_leaves, n_samples), IN: w of their roots.
-extern "C" __global__ void gradient_above(Functions a, Tiles t, const real* __restrict__ below, Gradient to) {
-    write_gradient(a, t, to, false, [&](size l, size n, real) { return below[l * t.n_samples + n]; });
+extern "C" __global__ void gradient_above(Forest a, Tiles t, const real* __restrict__ below, Gradient to) {
+    write_gradient(a, t, to, false, [&](size l, size n, real) { return below[l * a.n_samples + n]; });
 }
 
 // Lists the samples whose likelihood, with `forest` summed over trees, is below LEAST, and writes the losses and, with
@@ -207,24 +203,20 @@ extern "C" __global__ void losses(
 // grad_f (n_samples, n_functions), OUT: the sum of the gradient over the vertices that use a function, in the order of
 // trees and vertices, then of those that `exact` wrote; order[start[j]:start[j + 1]] are the vertices of function j. One
 // thread per number.
-extern "C" __global__ void gather_functions(
-    Gradient of, const size* order, const size* start, size n_trees, size n_vertices, size n_functions, size n_samples,
-    real* grad_f
-) {
-    const size i = thread_number();
-    if (i >= n_samples * n_functions) return;
-    const size n = i / n_functions, j = i % n_functions;
-    const real* const grad = of.grad + n * n_trees * n_vertices;
+extern "C" __global__ void gather_functions(Forest a, Gradient of, const size* order, const size* start, real* grad_f) {
+    const size i = thread_number(), n = i / a.n_functions, j = i % a.n_functions;
+    if (n >= a.n_samples) return;
+    const real* const grad = of.grad + n * a.n_trees * a.n_vertices;
     bool some = false;
     real total = 0;
     for (size s = start[j]; s < start[j + 1]; ++s) {
-        const bool is_exact = factor(of, order[s] / n_vertices, n) == 0;
+        const bool is_exact = factor(of, order[s] / a.n_vertices, n) == 0;
         some = some || is_exact;
         if (!is_exact) total = flushed(total + grad[order[s]]);
     }
     if (of.late) total = flushed(total * factor(of, 0, n));
     for (size s = start[j]; some && s < start[j + 1]; ++s)
-        if (factor(of, order[s] / n_vertices, n) == 0) total += grad[order[s]];
+        if (factor(of, order[s] / a.n_vertices, n) == 0) total += grad[order[s]];
     grad_f[i] = total;
 }
 

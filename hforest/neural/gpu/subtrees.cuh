@@ -22,16 +22,18 @@
 #define T(name) scalar_##name
 #include "neural/decide.h"
 
-// Decision functions of a chunk. With has_index, index (n_trees, n_vertices) is the function of each vertex. Without
-// it, the functions are those of the vertices of all trees in order.
-struct Functions {
-    const real *__restrict__ f;     // IN (n_samples, n_functions)
-    const int *__restrict__ index;  // IN (n_trees, n_vertices), read only if has_index
-    size has_index, n_functions, n_trees, n_vertices;
+// The forest and the samples of a chunk. With has_index, index is the function of each vertex. Without it, the functions
+// are those of the vertices of all trees in order.
+struct Forest {
+    const real* __restrict__ f;       // IN (n_samples, n_functions)
+    const int* __restrict__ index;    // IN (n_trees, n_vertices), read only if has_index
+    const real* __restrict__ leaves;  // IN (n_trees, n_leaves, n_classes), or null
+    const int* __restrict__ y;        // IN (n_samples,): labels, or null
+    size has_index, n_samples, n_functions, n_trees, n_vertices, n_classes;
 };
 
 // Returns the value of the decision function of vertex v of tree m for a sample of the chunk.
-__device__ static inline real function(const Functions& a, size sample, size m, size v) {
+__device__ static inline real function(const Forest& a, size sample, size m, size v) {
     const size at = m * a.n_vertices + v;
     return a.f[sample * a.n_functions + (a.has_index ? (size)a.index[at] : at)];
 }
@@ -57,9 +59,9 @@ __device__ static inline int place(unsigned a) { return (int)(a >> __ffs((int)~a
 // Returns the level of vertex a.
 __device__ static inline int level(unsigned a) { return 31 - __clz((int)a); }
 
-// The tiles of a launch: `rows` samples of n_samples in one of n_subtrees subtrees of a tree.
+// The tiles of a launch: `rows` samples in one of n_subtrees subtrees of a tree.
 struct Tiles {
-    size n_samples, rows, levels, n_subtrees;
+    size rows, levels, n_subtrees;
 };
 
 // The tile of this block.
@@ -68,10 +70,11 @@ struct Tile {
     size root;                     // number of the root of its subtree in the tree, from 1
     unsigned levels, n_leaves, step;
 
-    __device__ Tile(const Functions& a, const Tiles& t)
-        : first(blockIdx.x / t.n_subtrees / a.n_trees * t.rows), n(min(t.rows, t.n_samples - first)),
+    __device__ Tile(const Forest& a, const Tiles& t)
+        : first(blockIdx.x / t.n_subtrees / a.n_trees * t.rows), n(min(t.rows, a.n_samples - first)),
           m(blockIdx.x / t.n_subtrees % a.n_trees), n_subtrees(t.n_subtrees),
-          root(n_subtrees + blockIdx.x % n_subtrees), levels((unsigned)t.levels), n_leaves(1u << levels), step(n_leaves + 1) {}
+          root(n_subtrees + blockIdx.x % n_subtrees), levels((unsigned)t.levels), n_leaves(1u << levels),
+          step(n_leaves + 1) {}
 
     __device__ bool has_row() const { return threadIdx.x < n; }
     __device__ real* row(size second = 0) const { return (real*)block_memory + (second + threadIdx.x) * step; }
@@ -87,7 +90,7 @@ struct Tile {
     }
 
     // Writes f of the vertices of all rows. All threads of the block call it.
-    __device__ void load(const Functions& of) const {
+    __device__ void load(const Forest& of) const {
         each([&](unsigned i, unsigned a) {
             if (!a) return;
             const real f = function(of, first + i, m, vertex(a));
@@ -98,7 +101,7 @@ struct Tile {
 
     // Writes mu of this thread's leaves to `to`, from the numbers that `load` wrote to `from`; both may be one row.
     // Returns whether a mu is_below LEAST_MU.
-    __device__ bool descend(const Functions& of, const real* from, real* to) const {
+    __device__ bool descend(const Forest& of, const real* from, real* to) const {
         real d, c;
         to[0] = 1;
         for (int up = level((unsigned)root); up > 0; --up) {
