@@ -1,5 +1,6 @@
 """What NVRTC makes of kernels before its assembler: PTX, read without a GPU."""
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ _SUMS = ("add", "sub", "mad", "mov", "cvta", "selp", "min", "max", "and", "or")
 """Instructions whose result is an address of the array of an operand."""
 
 
+@functools.cache
 def kernels(source: str, dtype: Any) -> dict[str, str]:
     """Returns the PTX of each kernel of a translation unit."""
     image: list[bytes] = []
