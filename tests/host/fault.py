@@ -12,37 +12,47 @@ from .cases_co2 import refined, stump_of_chunks
 from .cases_growth import counted_bins, small_nodes
 from .compiler import HERE, host_compiler
 
+
+def without_last_line(text: str) -> tuple[str, str]:
+    """Returns a text of a kernel, and the text without its last line, which is a barrier."""
+    return text, "".join(text.splitlines(keepends=True)[:-1])
+
+
 ADD = "counts.add(row + sums_of_bin(y), 1);\n    }\n"
 IN_GROWTH = {
     "samples_without_atomics": (ADD, "++counts.array[row + sums_of_bin(y)];\n    }\n"),
-    "no_barrier_behind_counts": (f"{ADD}    __syncthreads();\n", ADD),
+    "no_barrier_behind_counts": without_last_line(f"{ADD}    __syncthreads();\n"),
     "no_barrier_behind_sums": ("    __syncthreads();\n    Threshold best = ", "    Threshold best = "),
-    "no_barrier_behind_bins": ("first + own]);\n        __syncthreads();\n", "first + own]);\n"),
+    "no_barrier_behind_bins": without_last_line("first + own]);\n        __syncthreads();\n"),
     "best_of_all_threads": ("if (is_top && right[group] == n_right) {", "if (threshold.n_left) {"),
 }
 """A text of the kernels that count bins, and what is in its place."""
-MOVES = "move_tile(y, level, node.pending, node.split, after, 0);\n    __syncthreads();\n"
-MERGED = "at - low] = e;\n            }\n        }\n        __syncthreads();\n"
 IN_SMALL = {
-    "no_barrier_behind_moves": (MOVES, MOVES.splitlines(keepends=True)[0]),
-    "no_barrier_between_merges": (MERGED, MERGED.removesuffix("        __syncthreads();\n")),
+    "no_barrier_behind_moves": without_last_line(
+        "move_tile(y, level, node.pending, node.split, after, 0);\n    __syncthreads();\n"
+    ),
+    "no_barrier_between_merges": without_last_line(
+        "at - low] = e;\n            }\n        }\n        __syncthreads();\n"
+    ),
 }
 """Likewise of the kernel that grows small nodes."""
-LARGEST = "atomicMin(f.first_at_split + found.split, (int)r);\n    }\n    __syncthreads();\n"
-LEADS = "f.changed[r] = f.first_in_leaf[f.leaf[r]] == r ? f.leaf[r] : -1;\n    }\n    __syncthreads();\n"
 IN_REFINE = {
-    "no_barrier_behind_largest_terms": (LARGEST, LARGEST.removesuffix("    __syncthreads();\n")),
-    "no_barrier_behind_sums_of_a_batch": (LEADS, LEADS.removesuffix("    __syncthreads();\n")),
+    "no_barrier_behind_largest_terms": without_last_line(
+        "atomicMin(f.first_at_split + found.split, (int)r);\n    }\n    __syncthreads();\n"
+    ),
+    "no_barrier_behind_sums_of_a_batch": without_last_line(
+        "f.changed[r] = f.first_in_leaf[f.leaf[r]] == r ? f.leaf[r] : -1;\n    }\n    __syncthreads();\n"
+    ),
     "marks_without_atomics": (
         "atomicMin(f.first_in_leaf + found.leaf, (int)r);", "f.first_in_leaf[found.leaf] = (int)r;",
     ),
 }  # fmt: skip
 """Likewise of the kernels that refine trees."""
-SIDES = "choose_sides(s, r, here);\n        __syncthreads();\n"
-READ = "read_samples(s, r, here, sample);\n        __syncthreads();\n"
 IN_STUMPS = {
-    "no_barrier_behind_sides": (SIDES, SIDES.removesuffix("        __syncthreads();\n")),
-    "no_barrier_behind_samples": (READ, READ.removesuffix("        __syncthreads();\n")),
+    "no_barrier_behind_sides": without_last_line("choose_sides(s, r, here);\n        __syncthreads();\n"),
+    "no_barrier_behind_samples": without_last_line(
+        "read_samples(s, r, here, sample);\n        __syncthreads();\n"
+    ),
     "lists_without_atomics": (
         "next[i] = atomicExch(head + order[i], (int)i);", "next[i] = head[order[i]], head[order[i]] = (int)i;",
     ),

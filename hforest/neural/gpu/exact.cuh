@@ -15,7 +15,6 @@ __device__ static inline void log_decisions(double f, double* d, double* c) {
     *c = f < 0 ? -log_sum : -f - log_sum;
 }
 
-
 // Pairs that a block has: n, from `first` on.
 struct Pairs {
     const Forest& a;
