@@ -38,6 +38,18 @@ def test_no_figure_is_without_a_claim(name, claims):
     assert sorted(said) == sorted(re.findall(COMPARED, " | ".join(texts)))
 
 
+def test_tables_have_catboosts_errors(claims):
+    """README says "CatBoost's errors", and of how many tables."""
+    share = {
+        claim.name: float(claims.figures(claims.worst(claims.columns(claim)))["share"])
+        for claim in claims.CLAIMS
+        if claim.name in ("errors where CatBoost ran", "errors of CatBoost")
+    }
+    assert share["errors where CatBoost ran"] <= share["errors of CatBoost"]
+    rows = [row for name in claims.PUBLIC for row in claims.rows_of(claims.RESULTS / f"{name}.json")]
+    assert f" of the {len({row['table'] for row in rows})} (geometric mean" in page("README.md")
+
+
 def test_both_vector_paths_are_columns(claims):
     """A claim that is measured again has a column of each vector path; peers of hinge have records of their own."""
     for claim in claims.CLAIMS:
