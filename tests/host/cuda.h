@@ -69,6 +69,12 @@ static inline void host_block_ended() {}
 #else
 #define HOST_RACES 0
 #endif
+// HOST_FAST: optimised where kernels are not, because compiling those takes longer than they.
+#if defined __GNUC__ && !defined __clang__
+#define HOST_FAST __attribute__((optimize("O2")))
+#else
+#define HOST_FAST
+#endif
 // HOST_UNSEEN: code of the host, which is not part of the CUDA threads and not instrumented.
 #if HOST_RACES
 #include <sanitizer/tsan_interface.h>
@@ -77,10 +83,10 @@ static inline void host_block_ended() {}
 #ifdef HOST_COUNTS
 #define HOST_UNSEEN __attribute__((no_sanitize("thread"), no_sanitize_coverage, noinline))
 #else
-#define HOST_UNSEEN __attribute__((noinline))
+#define HOST_UNSEEN HOST_FAST __attribute__((noinline))
 #endif
-#define __tsan_acquire(where) ((void)(where))
-#define __tsan_release(where) ((void)(where))
+#define __tsan_acquire(where) ((void)0)
+#define __tsan_release(where) ((void)0)
 #endif
 // HOST_UNCOUNTED: functions of warps, which use memory here, but none on a GPU.
 #ifdef HOST_COUNTS
@@ -89,10 +95,20 @@ static inline void host_block_ended() {}
 #define HOST_UNCOUNTED inline
 #endif
 // Fibers that have started are switched by jumps, which take no call of the system; sanitizers follow swapcontext alone.
+// GCC's own jumps keep five words and take no call at all.
 #if HOST_RACES || defined __SANITIZE_ADDRESS__
 #define HOST_JUMPS 0
 #else
 #define HOST_JUMPS 1
+#endif
+#if defined __GNUC__ && !defined __clang__
+typedef void *HostPlace[5];
+#define host_set(place) __builtin_setjmp(place)
+#define host_jump(place) __builtin_longjmp(place, 1)
+#else
+typedef jmp_buf HostPlace;
+#define host_set(place) _setjmp(place)
+#define host_jump(place) _longjmp(place, 1)
 #endif
 
 namespace host {
@@ -129,7 +145,7 @@ constexpr long long MAX_THREADS = 1024;
 
 struct Fiber {
     ucontext_t context;
-    jmp_buf place;  // where it waits, once it has started
+    HostPlace place;  // where it waits, once it has started
     bool started;
     unsigned thread;
     char waits;  // IN_BLOCK, IN_WARP, or 0
@@ -143,14 +159,15 @@ enum { IN_BLOCK = 1, IN_WARP = 2 };
 static Fiber fibers[MAX_THREADS], *current;
 static long long n_fibers;
 static ucontext_t scheduler;
-static jmp_buf scheduler_place;
+static HostPlace scheduler_place;
 static void *scheduler_sanitizer;
 
 // The launch in progress.
 static void (*kernel)(const void *body);
 static const void *kernel_body;
 static long long n_started;          // threads of this block that have started
-static bool synced;                  // whether a thread of this block has waited
+static bool synced, warps;           // whether a thread of this block has waited, and in __syncwarp()
+static Fiber *round_end;             // of the fibers that run one after the other
 static unsigned long long n_rounds;  // barriers passed
 // Addresses by which ThreadSanitizer sees synchronisation: begin and end of a launch, and two barriers in turn, so that
 // a thread's arrival at one barrier is not taken for an arrival at the previous one.
@@ -172,24 +189,38 @@ static HOST_UNSEEN void *next_warp_barrier() {
     swapcontext(from, to);
 }
 
-static HOST_UNSEEN void pause(int waits) {
-    current->waits = (char)waits;
-    synced = synced || waits;
-    if (waits == IN_WARP) host_warp_waits();
-#if HOST_JUMPS
-    if (!_setjmp(current->place)) _longjmp(scheduler_place, 1);
-#else
-    switch_to(&current->context, &scheduler, scheduler_sanitizer);
-#endif
-}
-
-static HOST_UNSEEN void resume(Fiber *fiber) {
+static HOST_UNSEEN void run_as(Fiber *fiber) {
     current = fiber;
     threadIdx.x = fiber->thread;
     host_thread(fiber->thread, false);
+}
+
+// Runs the next fiber of the round, or the scheduler after the last one.
+static HOST_UNSEEN void pause(int waits) {
+    Fiber *const own = current;
+    const bool is_last = own + 1 >= round_end;
+    own->waits = (char)waits;
+    synced = synced || waits;
+    warps = warps || waits == IN_WARP;
+    if (waits == IN_WARP) host_warp_waits();
+    if (!is_last) run_as(own + 1);
 #if HOST_JUMPS
-    if (_setjmp(scheduler_place)) return;
-    if (fiber->started) _longjmp(fiber->place, 1);
+    if (host_set(own->place)) return;
+    if (is_last) host_jump(scheduler_place);
+    host_jump(current->place);
+#else
+    if (is_last) switch_to(&own->context, &scheduler, scheduler_sanitizer);
+    else switch_to(&own->context, &current->context, current->sanitizer);
+#endif
+}
+
+// Runs fibers, one after the other.
+static HOST_UNSEEN void resume(Fiber *fiber, Fiber *end) {
+    round_end = end;
+    run_as(fiber);
+#if HOST_JUMPS
+    if (host_set(scheduler_place)) return;
+    if (fiber->started) host_jump(fiber->place);
     fiber->started = true;
     setcontext(&fiber->context);
 #else
@@ -255,10 +286,13 @@ static HOST_UNSEEN void run_warps(long long n_used) {
         char waits[MAX_THREADS / WARP] = {};  // of the threads of each warp
         for (long long i = 0; i < n_used; ++i) waits[fibers[i].thread / WARP] |= fibers[i].waits;
         moved = false;
-        for (long long i = 0; i < n_used; ++i) {
-            if (waits[fibers[i].thread / WARP] != IN_WARP || fibers[i].waits != IN_WARP) continue;
-            moved = true;
-            resume(fibers + i);
+        for (long long i = 0, first = 0; i <= n_used; ++i) {
+            if (i < n_used && fibers[i].waits == IN_WARP && waits[fibers[i].thread / WARP] == IN_WARP) continue;
+            if (first < i) {
+                moved = true;
+                resume(fibers + first, fibers + i);
+            }
+            first = i + 1;
         }
     }
 }
@@ -273,24 +307,15 @@ static HOST_UNSEEN long long waiting_in_block(long long n_used) {
 // Runs all threads of a block, from barrier to barrier. Returns false if some wait for others that have ended.
 static HOST_UNSEEN bool run_block(long long n_threads) {
     long long n_used = 0;
-    bool warps = false;
     n_started = 0;
-    synced = false;
-    for (; n_started < n_threads; ++n_used) {
-        resume(fibers + n_used);
-        warps = warps || fibers[n_used].waits == IN_WARP;
-    }
-    if (warps) run_warps(n_used);
-    ++n_rounds;
-    host_threads_wait();
-    while (waiting_in_block(n_used) == n_threads) {
-        for (long long i = 0; i < n_used; ++i) {
-            resume(fibers + i);
-            warps = warps || fibers[i].waits == IN_WARP;
-        }
+    synced = warps = false;
+    for (; n_started < n_threads; ++n_used) resume(fibers + n_used, fibers + n_used + 1);
+    for (;;) {
         if (warps) run_warps(n_used);
         ++n_rounds;
         host_threads_wait();
+        if (waiting_in_block(n_used) != n_threads) break;
+        resume(fibers, fibers + n_used);
     }
     host_block_ended();
     for (long long i = 0; i < n_used; ++i)
