@@ -5,6 +5,7 @@ GPU if there is one."""
 import ast
 import contextlib
 import functools
+import gc
 import importlib
 import itertools
 import os
@@ -116,6 +117,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "nightly" not in config.getoption("markexpr"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
         items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+
+
+def pytest_collection_finish() -> None:
+    """Takes the tests out of the garbage collector, which otherwise goes through all of them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -55,6 +55,15 @@ def compiled(
     nvrtc: Any, source: str, options: Sequence[str], image: list[bytes] | None = None
 ) -> tuple[bool, str]:
     """Returns whether a source compiles, and the log; appends to `image`, a list, the cubin, or for compute_90 the PTX."""
+    status, log, made = _compiled(nvrtc, source, tuple(options))
+    if image is not None and status == 0:
+        image.append(made)
+    return status == 0, log
+
+
+@functools.cache  # tests of the parameters of kernels and of their registers compile the same
+def _compiled(nvrtc: Any, source: str, options: tuple[str, ...]) -> tuple[int, str, bytes]:
+    """Returns the status, the log and the image, empty without one."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     _check(
         nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
@@ -65,13 +74,14 @@ def compiled(
         _check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
         log = ctypes.create_string_buffer(size.value)
         _check(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
-        if image is not None and status == 0:
-            kind = "PTX" if any("compute_" in option for option in options) else "CUBIN"
+        kind = "PTX" if any("compute_" in option for option in options) else "CUBIN"
+        size.value = 0
+        if status == 0:
             _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
-            buffer = ctypes.create_string_buffer(size.value)
-            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer))
-            image.append(buffer.raw)
-        return status == 0, log.value.decode()
+        made = ctypes.create_string_buffer(size.value)
+        if status == 0:
+            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, made))
+        return status, log.value.decode(), made.raw
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -84,8 +94,9 @@ def version(nvrtc: Any) -> str:
 
 
 def options(architecture: str, dtype: Any) -> tuple[str, ...]:
-    """Returns the options of launch.py and an architecture: compute_90, or sm_90 for a cubin."""
-    return (*launch.options(dtype), f"--gpu-architecture={architecture}")
+    """Returns the options of launch.py and an architecture: compute_90, or sm_90 for a cubin, with a log of registers."""
+    words = (*launch.options(dtype), f"--gpu-architecture={architecture}")
+    return (*words, "--ptxas-options=-v") if architecture.startswith("sm_") else words
 
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry function|\Z)", re.DOTALL)
@@ -100,8 +111,7 @@ _NUMBERS = {
 
 def resources(source: str, architecture: int, dtype: Any) -> dict[str, dict[str, int]]:
     """Returns of each kernel the registers of a thread, its bytes of stack and spills, and shared bytes of a block."""
-    words = (*options(f"sm_{architecture}", np.dtype(dtype)), "--ptxas-options=-v")
-    worked, log = compiled(library(), source, words)
+    worked, log = compiled(library(), source, options(f"sm_{architecture}", np.dtype(dtype)))
     if not worked:
         raise RuntimeError(log)
     found = {}
