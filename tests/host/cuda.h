@@ -69,13 +69,18 @@ static inline void host_block_ended() {}
 #else
 #define HOST_RACES 0
 #endif
-// HOST_FAST: optimised where kernels are not, because compiling those takes longer than they.
 #if defined __GNUC__ && !defined __clang__
-#define HOST_FAST __attribute__((optimize("O2")))
+#define HOST_GCC 1
 #else
-#define HOST_FAST
+#define HOST_GCC 0
 #endif
-// HOST_UNSEEN: code of the host, which is not part of the CUDA threads and not instrumented.
+// HOST_UNSEEN: code of the host, which is not part of the CUDA threads and not instrumented. Of GCC it is optimised, as
+// kernels are not, because compiling those takes longer than they.
+#if HOST_GCC
+#define HOST_OPTIMISED __attribute__((optimize("O2")))
+#else
+#define HOST_OPTIMISED
+#endif
 #if HOST_RACES
 #include <sanitizer/tsan_interface.h>
 #define HOST_UNSEEN __attribute__((no_sanitize("thread"), noinline))
@@ -83,7 +88,7 @@ static inline void host_block_ended() {}
 #ifdef HOST_COUNTS
 #define HOST_UNSEEN __attribute__((no_sanitize("thread"), no_sanitize_coverage, noinline))
 #else
-#define HOST_UNSEEN HOST_FAST __attribute__((noinline))
+#define HOST_UNSEEN HOST_OPTIMISED __attribute__((no_sanitize("address"), noinline))
 #endif
 #define __tsan_acquire(where) ((void)0)
 #define __tsan_release(where) ((void)0)
@@ -94,14 +99,14 @@ static inline void host_block_ended() {}
 #else
 #define HOST_UNCOUNTED inline
 #endif
-// Fibers that have started are switched by jumps, which take no call of the system; sanitizers follow swapcontext alone.
-// GCC's own jumps keep five words and take no call at all.
-#if HOST_RACES || defined __SANITIZE_ADDRESS__
+// Fibers that have started are switched by jumps, which take no call of the system. GCC's own keep five words, take no
+// call at all, and are unknown to sanitizers; those of the library are not, so other compilers have swapcontext for them.
+#if !HOST_GCC && (HOST_RACES || defined __SANITIZE_ADDRESS__)
 #define HOST_JUMPS 0
 #else
 #define HOST_JUMPS 1
 #endif
-#if defined __GNUC__ && !defined __clang__
+#if HOST_GCC
 typedef void *HostPlace[5];
 #define host_set(place) __builtin_setjmp(place)
 #define host_jump(place) __builtin_longjmp(place, 1)
@@ -182,11 +187,11 @@ static HOST_UNSEEN void *next_warp_barrier() {
     return &warp_barriers[current->thread / 32][current->warp_rounds++ % 2];
 }
 
-[[maybe_unused]] static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
+// Lets ThreadSanitizer know that another fiber runs from now on.
+static inline void tell([[maybe_unused]] void *sanitizer) {
 #if HOST_RACES
     __tsan_switch_to_fiber(sanitizer, __tsan_switch_to_fiber_no_sync);
 #endif
-    swapcontext(from, to);
 }
 
 static HOST_UNSEEN void run_as(Fiber *fiber) {
@@ -204,13 +209,13 @@ static HOST_UNSEEN void pause(int waits) {
     warps = warps || waits == IN_WARP;
     if (waits == IN_WARP) host_warp_waits();
     if (!is_last) run_as(own + 1);
+    tell(is_last ? scheduler_sanitizer : current->sanitizer);
 #if HOST_JUMPS
     if (host_set(own->place)) return;
     if (is_last) host_jump(scheduler_place);
     host_jump(current->place);
 #else
-    if (is_last) switch_to(&own->context, &scheduler, scheduler_sanitizer);
-    else switch_to(&own->context, &current->context, current->sanitizer);
+    swapcontext(&own->context, is_last ? &scheduler : &current->context);
 #endif
 }
 
@@ -218,13 +223,14 @@ static HOST_UNSEEN void pause(int waits) {
 static HOST_UNSEEN void resume(Fiber *fiber, Fiber *end) {
     round_end = end;
     run_as(fiber);
+    tell(fiber->sanitizer);
 #if HOST_JUMPS
     if (host_set(scheduler_place)) return;
     if (fiber->started) host_jump(fiber->place);
     fiber->started = true;
     setcontext(&fiber->context);
 #else
-    switch_to(&scheduler, &fiber->context, fiber->sanitizer);
+    swapcontext(&scheduler, &fiber->context);
 #endif
 }
 
