@@ -3,7 +3,8 @@
 Environment variables:
 
 HFOREST_OPENMP   "1": fail if OpenMP does not work; "0": build without OpenMP; unset: use it if it works.
-HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
+HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols; with HFOREST_SANITIZE only the
+                 bounds are checked.
 HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with these sanitizers, which end the
                  process at the first error. Preload AddressSanitizer's runtime to run them:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
@@ -245,10 +246,10 @@ def extension(name, sources):
     if sys.platform == "win32":
         # The Windows stack is aligned to 16 bytes, but GCC assumes 32 for vectors (GCC bug 54412).
         flags += ["-Wa,-muse-unaligned-vector-move", "-DMS_WIN64="]
-    if DEBUG:
-        flags += ["-O0", "-g"]
-    elif SANITIZE:
+    if SANITIZE:
         flags += ["-O1", "-g1", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZE}", "-fno-sanitize-recover"]
+    elif DEBUG:
+        flags += ["-O0", "-g"]
     else:
         flags += ["-O3", "-g0"]
     return Extension(
