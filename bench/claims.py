@@ -1,11 +1,11 @@
-"""The figures of README.md and docs/index.md: every claim beside its records, and measured again.
+"""The figures of README.md: every claim beside its records, and measured again.
 
     python bench/claims.py [--data DIR] [--benches NAME ...] [--json bench/results/claims.json]
     python bench/claims.py --records       prints claims and recorded figures, and measures nothing
 
 A claim of times is a set of ratios by problem: time of the other library, in its fastest form that the bench
 knows, over the time of hforest. Its columns are the records of earlier machines, and those of
-bench/results/claims.json: one for each vector path. The pages print the worst column of each problem
+bench/results/claims.json: one for each vector path. README prints the worst column of each problem
 (tests/test_claims.py). Without options the claims of times are measured again, each bench in a process of
 its own for each vector path (HFOREST_SIMD), on one thread, in turn with the other libraries, by processor
 time; a claim holds if no ratio is below the least one on the page. That takes about half an hour;
@@ -35,7 +35,6 @@ from hforest.core import machine
 Rows = list[dict[str, Any]]
 Ratios = dict[str, float]
 BENCH = Path(__file__).parent
-README, FRONT = "README.md", "docs/index.md"
 
 
 class Claim(NamedTuple):
@@ -48,8 +47,8 @@ class Claim(NamedTuple):
     """Records of earlier runs; each is a column, except that records of errors are one column together."""
     bench: str = ""
     """The key in `BENCHES` of the bench that measures the claim again; empty: computed from records only."""
-    texts: tuple[tuple[str, str], ...] = ()
-    """Pages and what they print, with names of `figures`."""
+    texts: tuple[str, ...] = ()
+    """What README prints, with names of `figures`."""
 
 
 BENCHES: dict[str, tuple[str, str]] = {
@@ -125,96 +124,83 @@ def rejected(names: dict[str, str], of: Rows) -> Ratios:
 PUBLIC = ("tabular_public", "tabular_public_regression")
 
 
-def of_errors(
-    name: str, method: str, base: str, *texts: tuple[str, str], on: str = "rf", key: str = "error"
-) -> Claim:
+def of_errors(name: str, method: str, base: str, *texts: str, on: str = "rf", key: str = "error") -> Claim:
     """Returns a claim of a method's errors, or seconds, over those of another, on tables that `on` ran on."""
     return Claim(name, partial(errors, method, base, on, key), PUBLIC, texts=texts)
 
 
 def of_tests(name: str, text: str, **names: str) -> Claim:
     """Returns a claim of shares of data sets without dependence that tests reject."""
-    return Claim(name, partial(rejected, names), ("stats_published", "stats"), texts=((README, text),))
+    return Claim(name, partial(rejected, names), ("stats_published", "stats"), texts=(text,))
 
 
 BOTH = ("exact", "255 bins")
 CLAIMS = (
     Claim(
         "growing classes", partial(grown, {"exact": "scikit-learn"}), ("grow",), "grow",
-        (
-            (README, "| {range} as fast as scikit-learn's random forest, "),
-            (FRONT, "One thread grows 100 trees of classes {range}, "),
-        ),
+        ("| {range} as fast as scikit-learn's random forest, ",),
     ),
     Claim(
         "growing classes, scikit-learn-intelex", partial(grown, {"exact": "scikit-learn-intelex"}), ("grow",),
-        "grow", ((README, ", {range} as fast as scikit-learn-intelex's, "),),
+        "grow", (", {range} as fast as scikit-learn-intelex's, ",),
     ),
     Claim(
         "growing on projections, treeple",
         partial(grown, {"sparse": "treeple, oblique", "patches to 8x8": "treeple, patches to 8x8"}),
-        ("grow",), texts=((README, "[grown {range} as fast]"),),
+        ("grow",), texts=("[grown {range} as fast]",),
     ),
     Claim(
         "growing one target", partial(targets, BOTH[:1], (False,)), ("targets",), "targets",
-        ((README, "| {range} as fast as scikit-learn's random forest; "),),
+        ("| {range} as fast as scikit-learn's random forest; ",),
     ),
     Claim(
         "growing one target, 255 bins", partial(targets, BOTH[1:], (False,)), ("targets",), "targets",
-        ((README, "; {range} with 255 bins; "),),
+        ("; {range} with 255 bins; ",),
     ),
     Claim(
         "growing several targets", partial(targets, BOTH, (True,)), ("targets",), "targets",
-        ((README, "; {range} with 10 or 100 targets; "),),
-    ),
-    Claim(
-        "growing targets", partial(targets, BOTH, (False, True)), ("targets",), "targets",
-        ((FRONT, ", trees of targets {range}, "),),
+        ("; {range} with 10 or 100 targets; ",),
     ),
     Claim(
         "applying", applied, ("predict",), "predict",
-        ((README, "| {range} as fast as scikit-learn, the same trees |"),
-         (FRONT, "and applies 100 trees {range} [as fast]")),
+        ("| {range} as fast as scikit-learn, the same trees |",),
     ),
     Claim(
         "torch.compile, forward", partial(compiled, "forward"),
         ("hinge_peers", "hinge_peers_avx2"), "hinge",
-        ((README, "`torch.compile` takes {range} (geometric mean {mean}) as long as a hinge layer forward"),),
+        ("`torch.compile` takes {range} (geometric mean {mean}) as long as a hinge layer forward",),
     ),
     Claim(
         "torch.compile, forward and backward", partial(compiled, "dense"),
         ("hinge_peers", "hinge_peers_avx2"), "hinge",
-        ((README, " and {range} (geometric mean {mean}) forward and backward"),),
+        (" and {range} (geometric mean {mean}) forward and backward",),
     ),
     of_errors(
         "errors", "hinge", "rf",
-        (README, "| {fewer} % fewer errors than a random forest, "),
-        (README, "On {n} of the 30 (geometric mean, three splits): `tabular.fit` {share}, "),
-        (FRONT, "`tabular.fit` has {share} of the random forest's error on [{n} tables]"),
+        "| {fewer} % fewer errors than a random forest, ",
+        "On {n} of the 30 (geometric mean, three splits): `tabular.fit` {share}, ",
     ),
-    of_errors("errors, LightGBM", "hinge", "lightgbm", (README, ", {fewer} % fewer than LightGBM, ")),
-    of_errors("errors of XGBoost", "xgboost", "rf", (README, ", XGBoost {share}, ")),
-    of_errors("errors of extra trees", "et", "rf", (README, ", extra trees {share}, ")),
-    of_errors("errors of LightGBM", "lightgbm", "rf", (README, ", LightGBM {share}, ")),
-    of_errors("errors of histogram boosting", "histgb", "rf", (README, ", histogram boosting {share}. ")),
+    of_errors("errors, LightGBM", "hinge", "lightgbm", ", {fewer} % fewer than LightGBM, "),
+    of_errors("errors of XGBoost", "xgboost", "rf", ", XGBoost {share}, "),
+    of_errors("errors of extra trees", "et", "rf", ", extra trees {share}, "),
+    of_errors("errors of LightGBM", "lightgbm", "rf", ", LightGBM {share}, "),
+    of_errors("errors of histogram boosting", "histgb", "rf", ", histogram boosting {share}. "),
     of_errors(
         "errors of CatBoost", "catboost", "rf",
-        (README, " CatBoost {share} on the {n} that it ran on, "), (FRONT, " beside its {share}, "),
+        " CatBoost {share} on the {n} that it ran on, ",
         on="catboost",
     ),
     of_errors(
         "errors where CatBoost ran", "hinge", "rf",
-        (README, "that it ran on, `tabular.fit` {share}, "),
-        (FRONT, "where CatBoost ran, {share} beside its "), on="catboost",
+        "that it ran on, `tabular.fit` {share}, ", on="catboost",
     ),
     of_errors(
-        "errors, CatBoost", "hinge", "catboost", (README, ", with fewer errors on {less} of them, "),
+        "errors, CatBoost", "hinge", "catboost", ", with fewer errors on {less} of them, ",
         on="catboost",
     ),
     of_errors(
         "time, CatBoost", "hinge", "catboost",
-        (README, ", CatBoost's errors in {share} of its time"), (README, " of them, in {share} of the time."),
-        (FRONT, " in {share} of its time"),
+        ", CatBoost's errors in {share} of its time", " of them, in {share} of the time.",
         on="catboost", key="fit_seconds",
     ),
     of_tests(
@@ -257,7 +243,7 @@ def worst(of: dict[str, Ratios]) -> Ratios:
 
 
 def figures(ratios: Ratios) -> dict[str, str]:
-    """Returns what pages print of ratios."""
+    """Returns what README prints of ratios."""
     low, high = min(ratios.values()), max(ratios.values())
     mean = performance.mean_of(list(ratios.values()))
     share = f"{mean:.2f}"
@@ -269,10 +255,10 @@ def figures(ratios: Ratios) -> dict[str, str]:
     }  # fmt: skip
 
 
-def printed(claim: Claim) -> list[tuple[str, str]]:
-    """Returns pages and the texts that they must have by the records of a claim."""
+def printed(claim: Claim) -> list[str]:
+    """Returns the texts that README must have by the records of a claim."""
     found = figures(worst(columns(claim)))
-    return [(page, text.format_map(found)) for page, text in claim.texts]
+    return [text.format_map(found) for text in claim.texts]
 
 
 def measured(name: str, simd: str, options: argparse.Namespace, folder: Path) -> Rows:
@@ -293,7 +279,7 @@ def shown(claim: Claim) -> str:
     """Returns a line of the figures on the pages, and the columns of the record."""
     found = [f"{name} {figures(ratios)['range']}" for name, ratios in columns(claim).items()]
     text = ", ".join(found) if claim.bench else f"of {', '.join(claim.records)}, not measured again"
-    said = dict.fromkeys(said.strip(" ,;|") for _, said in printed(claim))
+    said = dict.fromkeys(said.strip(" ,;|") for said in printed(claim))
     return f"{claim.name}: {' | '.join(said)} ({text})"
 
 

@@ -1,11 +1,10 @@
-"""README and front page: every figure that compares is a claim of bench/claims.py, and that of its records."""
+"""README, whose part is the front page: every figure that compares is a claim of bench/claims.py, and that of its records."""
 
 import re
 
 import pytest
 from test_results import page
 
-PAGES = ("README.md", "docs/index.md")
 COMPARED = r"[\d.]+ to [\d.]+ times|(?<![\w.])\.\d\d\b|\d+ % fewer|geometric mean [\d.]+"
 
 
@@ -16,24 +15,23 @@ def claims(script):
 
 def test_pages_print_the_worst_column(claims):
     for claim in claims.CLAIMS:
-        for name, text in claims.printed(claim):
-            assert text in page(name), f"{claim.name}: expected {text!r} in {name}"
+        for text in claims.printed(claim):
+            assert text in page("README.md"), f"{claim.name}: expected {text!r}"
 
 
 def test_a_changed_record_is_seen(claims, monkeypatch):
     worst = claims.worst
     monkeypatch.setattr(claims, "worst", lambda of: {name: 1.3 * ratio for name, ratio in worst(of).items()})
     for claim in claims.CLAIMS:
-        if "less" in "".join(text for _, text in claim.texts):  # a number of tables
+        if "less" in "".join(claim.texts):  # a number of tables
             continue
-        for name, text in claims.printed(claim):
-            assert text not in page(name), claim.name
+        for text in claims.printed(claim):
+            assert text not in page("README.md"), claim.name
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_figure_is_without_a_claim(name, claims):
-    texts = [text for claim in claims.CLAIMS for at, text in claims.printed(claim) if at == name]
-    said = re.findall(COMPARED, page(name))
+def test_no_figure_is_without_a_claim(claims):
+    texts = [text for claim in claims.CLAIMS for text in claims.printed(claim)]
+    said = re.findall(COMPARED, page("README.md"))
     assert said
     assert sorted(said) == sorted(re.findall(COMPARED, " | ".join(texts)))
 

@@ -44,7 +44,7 @@ PAGE_NEEDS = {
     "first-network.md": ("torch",),
 }
 """Libraries of pages with another name."""
-PAGES_OF_SEVERAL_LIBRARIES = ("README.md", "index.md", "scale.md")
+PAGES_OF_SEVERAL_LIBRARIES = ("README.md", "scale.md")
 """Pages whose blocks run if the libraries that they import are installed."""
 
 

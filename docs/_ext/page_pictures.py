@@ -16,7 +16,9 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = DOCS / "pictures"
-SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables", "invalid_tests", "repeated", "becoming")
+SCRIPTS = (
+    "same_forest", "claims", "speed", "speed_hinge", "speed_tables", "invalid_tests", "repeated", "becoming",
+)  # fmt: skip
 COLORS, INTERVAL = 96, 250
 """Colors of an animated picture, and milliseconds for which each of its pictures is shown."""
 

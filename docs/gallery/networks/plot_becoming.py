@@ -72,7 +72,8 @@ for step in range(1, shown[-1] + 1):
 history = [history[0]] * 2 + history + [history[-1]] * 8
 
 # %%
-# Twelve levels of the share of class 1, and the losses so far.
+# Twelve levels of the share of class 1, and the losses so far, after the last step.
+# ``matplotlib.animation.FuncAnimation(fig, draw, len(history))`` shows all pictures in turn.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), dpi=100, width_ratios=(1, 1.1))
 levels = np.linspace(0, 1, 13)
@@ -99,9 +100,6 @@ def draw(frame):
         right.text(0.97, 0.97 - 0.1 * (column - 2), f"{name}: {values[-1]:.3f}", color=color,
                    ha="right", va="top", transform=right.transAxes)  # fmt: skip
 
-
-# %%
-# The last picture. ``matplotlib.animation.FuncAnimation(fig, draw, len(history))`` shows all in turn.
 
 draw(len(history) - 1)
 plt.show()
