@@ -46,7 +46,8 @@ SETTINGS = [
 def make(dtype):
     # Returns samples, and the numbers of the caller.
     if is_sparse:
-        x = scipy.sparse.random_array((n, n_columns), density=0.4, format="csc", dtype=dtype, rng=rng)
+        x = rng.normal(size=(n, n_columns)) * (rng.random((n, n_columns)) < 0.4)
+        x = scipy.sparse.csc_array(x.astype(dtype))
         return hforest.samples(x), x.data
     whole = kind in ("whole numbers", "categories")
     x = (rng.integers(0, 9, (n, n_columns)) if whole else rng.normal(size=(n, n_columns))).astype(dtype)

@@ -7,7 +7,7 @@ import pytest
 import hforest
 from hforest import project, tree
 
-treelite = pytest.importorskip("treelite", minversion="4.0", reason="needs treelite 4 or newer")
+treelite = pytest.importorskip("treelite", minversion="4.4", reason="needs treelite 4.4 or newer")
 
 from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
 
