@@ -57,10 +57,10 @@ FAST = ("grow, root, bins", "hinge.forward", "neural.forward", "project.project"
 """Jobs whose tests are in README's command."""
 
 CALLS = {
-    # Launches and waits of a call; the same without checks.
+    # Launches and waits of a call; the same without checks. A call copies labels, and rows that it checks: one launch.
     "hinge.forward": (3, 1, 2, 0),
     "hinge.backward": (3, 1, 2, 0),
-    "hinge, step of Adam": (9, 3, 6, 0),
+    "hinge, step of Adam": (10, 3, 7, 0),
     "grow, whole tree": (820, 81, 814, 78),
     "grow, whole tree, bins": (1241, 109, 1235, 106),
     "grow, root, projections": (132, 21, 126, 18),
@@ -71,7 +71,7 @@ CALLS = {
     "co2.fit_stump": (19, 10, 8, 1),
     "project.project": (2, 2, 1, 0),
     "optim.adam": (1, 0, 1, 0),
-    "optim.adam_rows": (9, 4, 2, 0),
+    "optim.adam_rows": (10, 4, 2, 0),
 }
 """Upper limits; an optimised kernel lowers them."""
 LEVEL = {"grow, a level": (17, 1), "grow, a level, bins": (13, 1)}
