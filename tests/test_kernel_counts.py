@@ -33,9 +33,9 @@ LIMITS = {
     "hinge.forward, ferns": Limit(0.35, 5.8, 590, 7),
     # 2800 steps without the lists of backward_parameters, which let a warp read four samples at a time: the steps of a
     # sample are as many, but sums no longer wait for them (test_samples_are_read_before_they_are_added).
-    "hinge.backward": Limit(0.83, 2.0, 3800, 200),
-    "hinge.backward, ferns": Limit(0.9, 1.9, 3950, 200),
-    "hinge, step of Adam": Limit(0.52, 0.28, 2150, 17),
+    "hinge.backward": Limit(0.83, 2.0, 3600, 200),
+    "hinge.backward, ferns": Limit(0.9, 1.9, 3750, 200),
+    "hinge, step of Adam": Limit(0.52, 0.28, 1980, 17),
     "grow, root": Limit(0.88, 16.5, 3050, 16),
     "grow, root, bins": Limit(0.89, 11.5, 2800, 16),
     "grow, whole tree": Limit(0.7, 55, 180_000, 10),
