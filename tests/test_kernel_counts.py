@@ -35,7 +35,7 @@ LIMITS = {
     # sample are as many, but sums no longer wait for them (test_samples_are_read_before_they_are_added).
     "hinge.backward": Limit(0.83, 2.0, 3600, 200),
     "hinge.backward, ferns": Limit(0.9, 1.9, 3750, 200),
-    "hinge, step of Adam": Limit(0.52, 0.28, 1980, 17),
+    "hinge, step of Adam": Limit(0.52, 0.28, 1900, 53),
     "grow, root": Limit(0.88, 16.5, 3050, 16),
     "grow, root, bins": Limit(0.89, 11.5, 2800, 16),
     "grow, whole tree": Limit(0.7, 55, 180_000, 10),
