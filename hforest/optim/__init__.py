@@ -48,8 +48,8 @@ def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -
 
 
 def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> IntArray:
-    # Returns a copy of the rows. The shape of `param` fixes its axes after the first; the number of rows has
-    # a name.
+    # Returns a copy of the rows; inside `unchecked()` the rows. The shape of `param` fixes its axes after the
+    # first; the number of rows has a name.
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
     sizes: check.Sizes = {}
@@ -64,7 +64,7 @@ def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Ar
         else:
             check.array(name, a, dtype, ("n_rows", *values), sizes)
     check.outputs({"param": param, **state}, inputs)
-    rows = check.owned(inputs["rows"])
+    rows = check.owned(inputs["rows"]) if check.values_checked() else inputs["rows"]
     check.rows("rows", rows, sizes["n_rows"])
     return rows
 

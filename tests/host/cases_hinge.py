@@ -106,8 +106,8 @@ def _operators(
     words: dict[str, Any] = {"kind": kind, "margin": margin, "windows": windows}
     route = hinge.traverse(x, t, f, **words)
     results = route._asdict()
-    # Scratch for a few samples only, so that the forward pass runs in chunks.
-    with mock.patch.object(gpu, "PAIRS", 64):
+    # Scratch for a few samples only, so that the forward pass runs in chunks, some with a whole block of outputs.
+    with mock.patch.multiple(gpu, PAIRS=64, BUSY=1):
         results["y"] = hinge.forward(x, t, f, w, **words)
         results["y_aggregate"] = hinge.forward(x, t, f, w, **words, aggregate=aggregate)
     results["y_routed"] = hinge.leaf_outputs(route.leaf, route.margin, w)

@@ -31,6 +31,10 @@ GROUP, SAMPLES, FEWEST = 16, 1024, 256
 """Trees and samples of a block of `route_column_shared`, and the least number of samples for which it is
 faster."""
 
+BUSY, FEW_COLUMNS = 132, 8
+"""With fewer outputs than BUSY blocks of COLUMNS sum, one for each multiprocessor of an H100, a block of
+`leaf_outputs_sum` has one sample, or at least FEW_COLUMNS outputs."""
+
 MANY = 1000
 """The least number of samples for which neighbouring threads of `backward_x` are TOGETHER samples of a tree,
 as in `backward_slopes`. With fewer samples, blocks of eight would leave multiprocessors idle."""
@@ -185,9 +189,11 @@ def leaf_outputs(
     if y.ndim == 3:
         launch_each(PACKAGE, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
     else:
-        n_blocks = -(-n_samples * n_outputs // COLUMNS)
-        threads = COLUMNS * min(32, n_trees)
-        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y), threads)
+        columns = COLUMNS if y.size >= BUSY * COLUMNS else min(COLUMNS, max(FEW_COLUMNS, n_outputs))
+        threads = columns * min(MAX_THREADS // columns, n_trees)
+        launch(
+            PACKAGE, "leaf_outputs_sum", y.dtype, -(-y.size // columns), (*args, columns, divisor, y), threads
+        )
 
 
 def _sums(
