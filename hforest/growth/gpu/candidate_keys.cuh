@@ -1,15 +1,14 @@
-// Keys of candidates: a key for each sample of a pending node and each candidate of the node. A level has the keys of all
-// slots in memory, a small node those of some slots at a time (small_nodes.cuh):
+// Keys of candidates: a key for each sample of a pending node and each candidate of the node. A level has the keys of
+// all slots in memory, a small node those of some slots at a time (small_nodes.cuh):
 //
 //     keys        | node 0: slot start | node 0: slot start + 1 | ... | node 1: slot start | ...
 //     of a slot   one key of each sample of the node, in the order of the samples
 //
 // An order has the same parts, and in each the indices of the keys as they ascend.
 
-// Returns the index of the first key of a candidate of pending node a.
-__device__ static inline size
-first_key(const Pending &pending, const Candidates &candidates, size a, size candidate) {
-    const size together = candidates.together, begin = pending.begin[a], n = pending.begin[a + 1] - begin;
+// Returns the index of the first key of a candidate of a pending node of n samples. begin: its member of Pending.
+__device__ static inline size first_key(const Candidates &candidates, size candidate, size begin, size n) {
+    const size together = candidates.together;
     return begin * together + (together > 1 ? candidate % candidates.slots - candidates.start : 0) * n;
 }
 

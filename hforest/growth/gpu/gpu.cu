@@ -159,7 +159,7 @@ struct Candidates {
     const unsigned long long *key;              // (n_samples * slots,), or null: keys in the order of the samples
     const unsigned long long *sorted;           // (n_samples * slots,), or null: the keys in ascending order
     const size *order;                          // (n_samples * slots,), or null: index of the e-th key in that order
-    const unsigned short *near;                 // as order, or null: the same, less the index of the candidate's first key
+    const unsigned short *near;                 // as order, or null: indices from a candidate's first key on
     size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs); of random splits
                                                 // (n_candidates, n_outputs)
     unsigned long long *__restrict__ score;     // (n_candidates,): score of the split, as `ordered`; OUT of the scorer,
@@ -172,7 +172,7 @@ struct Candidates {
                                                 // OUT of random_splits
     const int *column;                          // (n_candidates,): column of a candidate, or -1; null for projections
     size slots, n_orders, weight_bits, label_bits, value_bits; // n_orders: neighbouring slots of one column
-    size start, together;                       // slots whose keys are in memory: start, .., start + together - 1 or, if
+    size start, together;                       // slots whose keys are in memory: start, .., start + together - 1; if
                                                 // together is 1, any one of each node
 };
 
@@ -409,7 +409,7 @@ __device__ static inline void random_split(
 ) {
     const size slots = candidates.slots, n_outputs = y.n_outputs;
     const size a = candidate / slots, v = pending.node[a], first = level.first[v], n = level.count[v];
-    const unsigned long long *keys = candidates.key + first_key(pending, candidates, a, candidate);
+    const unsigned long long *keys = candidates.key + first_key(candidates, candidate, pending.begin[a], n);
     const size own = c.low ? candidates.column[candidate] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
@@ -517,7 +517,7 @@ __device__ static inline void pick_split(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
     const Candidates &candidates, const Columns &c, const Orders &o, const Split &split, size a
 ) {
-    const size v = pending.node[a], best = split.chosen[a];
+    const size v = pending.node[a], n = level.count[v], best = split.chosen[a];
     split.n_left[a] = -1;
     if (best < 0) return;
     const double decrease = hf_gain_in_unit(
@@ -525,7 +525,7 @@ __device__ static inline void pick_split(
         exponent_of(y, level, v, 1)
     );
     if (too_small(limits, level, v, decrease)) return;
-    const size n_left = level.count[v] - (size)candidates.n_right[best];
+    const size n_left = n - (size)candidates.n_right[best];
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = candidates.column[best];
@@ -535,7 +535,7 @@ __device__ static inline void pick_split(
         if (o.kind != PLAIN) finish_split(level, pending, candidates, c, o, split, a, 0, 0);
         return;
     }
-    const size first = first_key(pending, candidates, a, best);
+    const size first = first_key(candidates, best, pending.begin[a], n);
     const size low_bits = candidates.weight_bits + candidates.label_bits;
     uint64_t below = key_at(candidates, first, n_left - 1), above = key_at(candidates, first, n_left);
     split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);

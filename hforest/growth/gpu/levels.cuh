@@ -182,12 +182,13 @@ __device__ static inline void sides_of(
     int mine = 0;
     for (size i = from + t; i < to; i += BLOCK) {
         const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a];
+        const size n = pending.begin[a + 1] - begin;
         if (candidates.slots > 0) {
             bool right = false;
             if (split.n_left[a] >= 0) {
                 const size candidate = split.chosen[a], place = i - begin;
                 const uint64_t key =
-                    candidates.key ? candidates.key[first_key(pending, candidates, a, candidate) + place]
+                    candidates.key ? candidates.key[first_key(candidates, candidate, begin, n) + place]
                                    : bin_at(c, candidates.column[candidate],
                                             level.sample[level.first[pending.node[a]] + place]);
                 right = goes_right(level, pending, candidates, c, o, split, a, place, key);

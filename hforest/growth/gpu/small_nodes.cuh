@@ -469,8 +469,8 @@ __device__ static inline void write_keys(
 
 // Scores the splits of the candidates from their keys: random ones, or all.
 //   IN   r.column, or entries
-//   OUT  candidates: score, n_right, and of random splits greatest, threshold and flipped; split.chosen; the keys of the
-//        chosen candidates and their order are in memory
+//   OUT  candidates: score, n_right, and of random splits greatest, threshold and flipped; split.chosen; the keys of
+//        chosen candidates, and their order, are in memory
 __device__ static inline void score_keys(
     const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c, const Projections &x,
     SmallNode &node

@@ -41,9 +41,10 @@ __device__ static inline Run run_of(const Level &level, const Pending &pending, 
 // Adds the sample at place j of a candidate to sums (n_outputs,), and returns its u.
 __device__ static inline size
 add_place(const Target &y, const Level &level, const Candidates &candidates, const Run &run, size j, size *sums) {
-    const size first = level.first[run.v];
-    if (candidates.near) return add(y, level, run.v, first + candidates.near[run.start + j], sums);
-    if (!candidates.sorted) return add(y, level, run.v, first + candidates.order[run.start + j] - run.start, sums);
+    if (!candidates.sorted) {
+        const size at = candidates.near ? candidates.near[run.start + j] : candidates.order[run.start + j] - run.start;
+        return add(y, level, run.v, level.first[run.v] + at, sums);
+    }
     const uint64_t key = candidates.sorted[run.start + j];
     const size u = (size)(key & (((uint64_t)1 << candidates.weight_bits) - 1));
     sums[key >> candidates.weight_bits & (((uint64_t)1 << candidates.label_bits) - 1)] += u;
@@ -121,9 +122,8 @@ __device__ static inline void scan_candidate(
     const Candidates &candidates, size candidate, size *sums
 ) {
     const size a = candidate / candidates.slots, v = pending.node[a], n = level.count[v];
-    const Run run = {
-        .candidate = candidate, .v = v, .from = 0, .to = n, .start = first_key(pending, candidates, a, candidate)
-    };
+    const size start = first_key(candidates, candidate, pending.begin[a], n);
+    const Run run = {.candidate = candidate, .v = v, .from = 0, .to = n, .start = start};
     if (n > LARGE) return;
     for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
     double best;
