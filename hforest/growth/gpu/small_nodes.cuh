@@ -24,13 +24,13 @@
 //         bins counted                53; 48,000      17; 200,000
 //
 //     grow_small of that tree                     keys in global memory     in shared memory
-//         requests of warps to global memory      2,100,000                 544,000
-//         the same to shared memory               661,000                   2,865,000
+//         requests of warps to global memory      2,100,000                 545,000
+//         the same to shared memory               661,000                   2,873,000
 //         megabytes of sectors of blocks          6.3                       2.2
 //         steps                                   166,000                   158,000
 //         shared memory of a block                28 KB                     52 KB
 //     the same with 5 of 30 candidates
-//         requests of warps to global memory      606,000                   152,000
+//         requests of warps to global memory      606,000                   153,000
 //         steps                                   96,000                    54,000
 //     bytes of a sample of a growing tree, 5 of 30 candidates and 28 of 784
 //                                                 535 and 2825              399 and 2137
