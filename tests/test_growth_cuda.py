@@ -277,6 +277,30 @@ def test_host_trees_whose_bins_are_not_counted(grown_alike, small, launched, set
     assert not {"score_bins", "grow_counted"} & {*launched}
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_classes": 20, "weights": "real"},  # sums in global memory
+        {"task": 2, "weights": "wide"},
+        {"missing": True, "criterion": "entropy"},
+        {"monotonic_cst": [-1, 1, 0, 1, 0, 1], "n_classes": 2},
+        {**KINDS["sparse"](6), "max_features": "auto"},
+        {**KINDS["sparse"](6), "max_features": "auto", "missing": True},
+    ],
+    ids=words,
+)
+@pytest.mark.parametrize("n_bytes", [0, 20_000])
+def test_host_blocks_hold_keys_of_a_part_of_the_slots(grown_alike, monkeypatch, dtype, settings, n_bytes):
+    # Keys of one slot of the largest nodes, or of a few slots, and of more below.
+    monkeypatch.setattr(small_nodes, "BLOCK_BYTES", n_bytes)
+    monkeypatch.setattr("host.compiler.SMALL", small_nodes.SMALL)
+    x, _ = problem(500, 6, dtype=dtype)
+    x[:, 3:] = np.round(x[:, 3:], 1)
+    y, settings = learned(x, settings)
+    grown_alike(x, y, **{"max_features": None, "bootstrap": False, **settings})
+
+
 FILLED = {"place", "default_left", "root_weight", "sample", "u", "other_sample", "other_u"}
 """Members of Workspace that are written before a launch."""
 

@@ -39,7 +39,7 @@ LIMITS = {
     "hinge, step of Adam": Limit(0.52, 0.28, 1900, 53),
     "grow, root": Limit(0.88, 16.5, 3050, 16),
     "grow, root, bins": Limit(0.89, 11.5, 2800, 16),
-    "grow, whole tree": Limit(0.7, 55, 180_000, 10),
+    "grow, whole tree": Limit(0.72, 46, 173_000, 10),
     "grow, whole tree, bins": Limit(0.6, 31, 210_000, 10),
     "grow, whole tree, bins, by level": Limit(0.37, 94, 53_500, 20),
     "grow, root, targets": Limit(0.48, 43.5, 4800, 16),

@@ -57,6 +57,7 @@ TYPES = {
     "char": np.int8,
     "signed char": np.int8,
     "unsigned char": np.uint8,
+    "unsigned short": np.uint16,
     "int": np.int32,
     "unsigned": np.uint32,
     "unsigned int": np.uint32,
@@ -107,7 +108,7 @@ _KERNEL = re.compile(
     r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
 )
 _PARAMETER = re.compile(
-    r"(?P<const>const\s+)?(?P<type>\w+(?:\s+(?:int|long|char))*)\s*(?P<pointer>\*)?\s*"
+    r"(?P<const>const\s+)?(?P<type>\w+(?:\s+(?:int|long|char|short))*)\s*(?P<pointer>\*)?\s*"
     r"(?P<restrict>__restrict__\s+)?(?P<name>\w+)"
 )
 

@@ -32,7 +32,7 @@ IN_SMALL = {
         "move_tile(y, level, node.pending, node.split, after, 0);\n    __syncthreads();\n"
     ),
     "no_barrier_between_merges": without_last_line(
-        "at - low] = e;\n            }\n        }\n        __syncthreads();\n"
+        "(unsigned short)e;\n            }\n        }\n        __syncthreads();\n"
     ),
 }
 """Likewise of the kernel that grows small nodes."""

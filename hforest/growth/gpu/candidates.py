@@ -494,8 +494,8 @@ def _candidates_of(task: Task, pending: Pending, key: Array, bits: KeyBits, slot
     score, n_right = xp.zeros(n_candidates, np.uint64), xp.zeros(n_candidates, np.uint64)
     left = xp.empty((n_sums, task.n_outputs), np.int64)
     return Candidates(
-        key, in_order, order, left, score, n_right, greatest, threshold, flipped, None, slots, 1, bits.weight,
-        bits.label, bits.value,
+        key, in_order, order, None, left, score, n_right, greatest, threshold, flipped, None, slots, 1,
+        bits.weight, bits.label, bits.value, 0, slots,
     )  # fmt: skip
 
 

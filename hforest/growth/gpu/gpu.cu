@@ -18,6 +18,7 @@
 //     levels.cuh              settle, list_pending: leaves, and the list of pending nodes; move_samples: children
 //     gpu.cu                  draw_columns, bin_keys: candidates that are columns of bins (the column source)
 //     projections.cuh         candidates that are projections of x (the projection source)
+//     candidate_keys.cuh      where keys of candidates are, and what they hold
 //     node_orders.cuh         orders of columns with missing values, and of categories
 //     histogram.cuh           scorers of bins of a byte: histogram and pairwise
 //     sorted_scan.cuh         scorer of sorted keys
@@ -158,6 +159,7 @@ struct Candidates {
     const unsigned long long *key;              // (n_samples * slots,), or null: keys in the order of the samples
     const unsigned long long *sorted;           // (n_samples * slots,), or null: the keys in ascending order
     const size *order;                          // (n_samples * slots,), or null: index of the e-th key in that order
+    const unsigned short *near;                 // as order, or null: indices from a candidate's first key on
     size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs); of random splits
                                                 // (n_candidates, n_outputs)
     unsigned long long *__restrict__ score;     // (n_candidates,): score of the split, as `ordered`; OUT of the scorer,
@@ -170,6 +172,8 @@ struct Candidates {
                                                 // OUT of random_splits
     const int *column;                          // (n_candidates,): column of a candidate, or -1; null for projections
     size slots, n_orders, weight_bits, label_bits, value_bits; // n_orders: neighbouring slots of one column
+    size start, together;                       // slots whose keys are in memory: start, .., start + together - 1; if
+                                                // together is 1, any one of each node
 };
 
 // The splits of the pending nodes; OUT of pick_splits.
@@ -253,6 +257,7 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
 // Returns the position of a column's row in low and high.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
+#include "growth/gpu/candidate_keys.cuh"
 #include "growth/gpu/node_orders.cuh"
 
 // Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: a single thread, or all of a
@@ -327,47 +332,15 @@ extern "C" __global__ void draw_columns(
     if (a < pending.n_nodes) draw_columns_of(c, level, pending, o, swap, column, a, lane, lanes);
 }
 
-// What a key belongs to: a candidate, and a sample with its position in the level.
-struct Place {
-    size candidate, sample, at;
-};
-
-// Returns the candidate, sample and position of key e of the pending nodes.
-__device__ static inline Place place_of(const Level &level, const Pending &pending, size slots, size e) {
-    const size a = segment(pending.begin, pending.n_nodes, e / slots), begin = pending.begin[a];
-    const size count = pending.begin[a + 1] - begin, in_node = e - begin * slots;
-    const size at = level.first[pending.node[a]] + in_node % count;
-    return {.candidate = a * slots + in_node / count, .sample = level.sample[at], .at = at};
-}
-
-// Numbers of bits in a key, from the lowest on: weight and label of the sample, or 0 and 0; then the bin or value.
-// Above them is the number of the candidate.
-struct KeyBits {
-    size weight, label, value;
-};
-
-// Returns the key of a sample of a candidate.
-__device__ static inline uint64_t
-packed_key(const KeyBits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
-    const uint64_t key = (uint64_t)at.candidate << bits.value | value;
-    if (bits.weight == 0) return key;
-    return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.u[at.at];
-}
-
-// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a candidate. column (n_nodes, slots),
-// IN.
-__device__ static inline void bin_key(
+// Returns the key of a place: the bin, or its place in an order, of a sample of a candidate. column (n_nodes, slots).
+__device__ static inline uint64_t bin_key(
     const Columns &c, const Target &y, const Level &level, const Pending &pending, size slots, const Orders &o,
-    const KeyBits &bits, const int *column, unsigned long long *__restrict__ key, size e
+    const KeyBits &bits, const int *column, const Place &at
 ) {
-    const Place at = place_of(level, pending, slots, e);
+    const size own = column[at.node * slots + at.slot];
     unsigned place = 0;
-    if (column[at.candidate] >= 0)
-        place = place_of_bin(
-            c, o, level, pending, column, at.candidate / slots, at.candidate % slots, bin_at(c, column[at.candidate],
-            at.sample)
-        );
-    key[e] = packed_key(bits, y, level, at, place);
+    if (own >= 0) place = place_of_bin(c, o, level, pending, column, at.node, at.slot, bin_at(c, own, at.sample));
+    return packed_key(bits, y, level, at, slots, place);
 }
 
 // Writes the keys of all candidates. One thread per key.
@@ -376,7 +349,8 @@ extern "C" __global__ void bin_keys(
     const int *__restrict__ column, unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
-    if (e < pending.n_samples * slots) bin_key(c, y, level, pending, slots, o, bits, column, key, e);
+    if (e < pending.n_samples * slots)
+        key[e] = bin_key(c, y, level, pending, slots, o, bits, column, place_of(level, pending, slots, e));
 }
 
 #include "growth/gpu/projections.cuh"
@@ -435,7 +409,7 @@ __device__ static inline void random_split(
 ) {
     const size slots = candidates.slots, n_outputs = y.n_outputs;
     const size a = candidate / slots, v = pending.node[a], first = level.first[v], n = level.count[v];
-    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + candidate % slots * n;
+    const unsigned long long *keys = candidates.key + first_key(candidates, candidate, pending.begin[a], n);
     const size own = c.low ? candidates.column[candidate] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
@@ -527,19 +501,23 @@ __device__ static inline double score_of(const Candidates &candidates, size cand
     return unordered(candidates.score[candidate], double());
 }
 
-// Writes the best candidate of pending node a; of equal scores the first. A node without a split, or with too small a
-// gain, gets -1 samples on its left.
-__device__ static inline void pick_split(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, const Columns &c, const Orders &o, const Split &split, size a
-) {
-    const size slots = candidates.slots, v = pending.node[a], n = level.count[v];
+// Writes the best candidate of pending node a; of equal scores the first.
+__device__ static inline void choose(const Candidates &candidates, const Split &split, size a) {
     size best = -1;
-    for (size candidate = a * slots; candidate < (a + 1) * slots; ++candidate)
+    for (size candidate = a * candidates.slots; candidate < (a + 1) * candidates.slots; ++candidate)
         if (candidates.n_right[candidate] > 0 &&
             (best < 0 || hf_beats(score_of(candidates, candidate), score_of(candidates, best))))
             best = candidate;
     split.chosen[a] = best;
+}
+
+// Writes the split of pending node a by the candidate that it chose. A node without a split, or with too small a gain,
+// gets -1 samples on its left.
+__device__ static inline void pick_split(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates, const Columns &c, const Orders &o, const Split &split, size a
+) {
+    const size v = pending.node[a], n = level.count[v], best = split.chosen[a];
     split.n_left[a] = -1;
     if (best < 0) return;
     const double decrease = hf_gain_in_unit(
@@ -551,16 +529,15 @@ __device__ static inline void pick_split(
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = candidates.column[best];
-    if (!candidates.order && !candidates.sorted) {
+    if (!candidates.order && !candidates.near && !candidates.sorted) {
         split.greatest[a] = candidates.greatest[best];
         level.threshold[v] = candidates.threshold[best];
         if (o.kind != PLAIN) finish_split(level, pending, candidates, c, o, split, a, 0, 0);
         return;
     }
-    const size last = pending.begin[a] * slots + best % slots * n + n_left - 1;
+    const size first = first_key(candidates, best, pending.begin[a], n);
     const size low_bits = candidates.weight_bits + candidates.label_bits;
-    uint64_t below = candidates.sorted ? candidates.sorted[last] : candidates.key[candidates.order[last]];
-    uint64_t above = candidates.sorted ? candidates.sorted[last + 1] : candidates.key[candidates.order[last + 1]];
+    uint64_t below = key_at(candidates, first, n_left - 1), above = key_at(candidates, first, n_left);
     split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);
     below >>= low_bits;
     above >>= low_bits;
@@ -584,6 +561,7 @@ extern "C" __global__ void pick_splits(
 ) {
     const size a = thread_number();
     if (a >= pending.n_nodes) return;
+    choose(candidates, split, a);
     pick_split(y, criterion, limits, level, pending, candidates, c, o, split, a);
     write_projection(level, pending, entries, node_entries, split, a);
 }

@@ -174,7 +174,7 @@ __device__ static inline void sides_of(
     const Split &split, size tile
 ) {
     __shared__ int tail;
-    const size slots = candidates.slots, from = tile * SIDES, t = threadIdx.x;
+    const size from = tile * SIDES, t = threadIdx.x;
     const size to = from + SIDES < pending.n_samples ? from + SIDES : pending.n_samples;
     const size last = pending.begin[segment(pending.begin, pending.n_nodes, to - 1)];
     if (t == 0) tail = 0;
@@ -183,12 +183,12 @@ __device__ static inline void sides_of(
     for (size i = from + t; i < to; i += BLOCK) {
         const size a = segment(pending.begin, pending.n_nodes, i), begin = pending.begin[a];
         const size n = pending.begin[a + 1] - begin;
-        if (slots > 0) {
+        if (candidates.slots > 0) {
             bool right = false;
             if (split.n_left[a] >= 0) {
                 const size candidate = split.chosen[a], place = i - begin;
                 const uint64_t key =
-                    candidates.key ? candidates.key[begin * slots + candidate % slots * n + place]
+                    candidates.key ? candidates.key[first_key(candidates, candidate, begin, n) + place]
                                    : bin_at(c, candidates.column[candidate],
                                             level.sample[level.first[pending.node[a]] + place]);
                 right = goes_right(level, pending, candidates, c, o, split, a, place, key);

@@ -198,7 +198,7 @@ __device__ static inline size count_missing(
 ) {
     const size best = split.chosen[a], slots = candidates.slots, n = level.count[pending.node[a]];
     const size own = o.kind == COLUMNS ? candidates.column[best] : 0;
-    const size start = pending.begin[a] * slots + best % slots * n;
+    const size start = first_key(candidates, best, pending.begin[a], n);
     if (o.random || (o.kind == COLUMNS && is_categorical(o, own))) {
         size count = 0;
         for (size i = 0; i < n; ++i)
@@ -211,7 +211,7 @@ __device__ static inline size count_missing(
     size low = 0, high = n; // the first place of a key that is not missing, or of one that is
     while (low < high) {
         const size middle = (low + high) / 2;
-        const uint64_t here = place_in_key(o, candidates.key[candidates.order[start + middle]]);
+        const uint64_t here = place_in_key(o, key_at(candidates, start, middle));
         if ((here == missing) == is_first) low = middle + 1;
         else high = middle;
     }
@@ -238,7 +238,7 @@ __device__ static inline void finish_split(
     const size v = pending.node[a], slots = candidates.slots, best = split.chosen[a], n = level.count[v];
     const size own = o.kind == COLUMNS ? candidates.column[best] : 0, order = best % slots % o.n_orders;
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
-    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + best % slots * n;
+    const unsigned long long *keys = candidates.key + first_key(candidates, best, pending.begin[a], n);
     const size n_missing = count_missing(level, pending, candidates, c, o, split, a);
     int missing = -1; // the side of the node's missing values in the scan or the draw: 1 left, 0 right, -1: it has none
     if (n_missing > 0 && (o.random || categories)) {
@@ -283,10 +283,9 @@ __device__ static inline void write_category_set(
     const Columns &c, const Level &level, const Pending &pending, const Candidates &candidates, const Split &split,
     const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words, size a
 ) {
-    const size slots = candidates.slots;
     if (split.n_left[a] < 0 || !is_categorical(o, candidates.column[split.chosen[a]])) return;
     const size v = pending.node[a], n = level.count[v], own = candidates.column[split.chosen[a]];
-    const unsigned long long *keys = candidates.key + pending.begin[a] * slots + split.chosen[a] % slots * n;
+    const unsigned long long *keys = candidates.key + first_key(candidates, split.chosen[a], pending.begin[a], n);
     unsigned *__restrict__ mine = words + v * max_words;
     const unsigned others = hf_sends_unknown_left(level.default_left[v]) ? ~0u : 0u;
     for (size i = 0; i < max_words; ++i) mine[i] = others;

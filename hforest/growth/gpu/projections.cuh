@@ -52,24 +52,22 @@ extern "C" __global__ void draw_projections(
 }
 
 // Does the work of bin_key for projections of x (n_samples, n_features): values are summed in float64 in the order of
-// the entries and rounded once. Float64 keys have no bits left for the candidate. Returns the candidate.
-__device__ static inline size value_key(
+// the entries and rounded once. Float64 keys have no bits left for the candidate.
+__device__ static inline uint64_t value_key(
     const real *x, size n_features, const Target &y, const Level &level, const Pending &pending, size slots,
-    const Entries &entries, const Orders &o, const KeyBits &bits, unsigned long long *__restrict__ key, size e
+    const Entries &entries, const Orders &o, const KeyBits &bits, const Place &at
 ) {
-    const Place at = place_of(level, pending, slots, e);
     const real *row = x + at.sample * n_features;
-    const size entry = at.candidate * entries.max_entries, end = entry + entries.n_entries[at.candidate];
+    const size candidate = at.node * slots + at.slot;
+    const size entry = candidate * entries.max_entries, end = entry + entries.n_entries[candidate];
     double sum = 0;
     for (size j = entry; j < end; ++j) sum += (double)entries.weight[j] * (double)row[entries.index[j]];
     uint64_t value = ordered((real)sum);
     if (sum != sum) {
-        const size number = at.candidate % slots;
-        const uint64_t own = level.key[pending.node[at.candidate / slots]];
-        value = missing_place(o, 0, o.random ? draws_left(own, number) : number % o.n_orders > 0);
+        const uint64_t own = level.key[pending.node[at.node]];
+        value = missing_place(o, 0, o.random ? draws_left(own, at.slot) : at.slot % o.n_orders > 0);
     }
-    key[e] = sizeof(real) == 4 ? packed_key(bits, y, level, at, value) : value;
-    return at.candidate;
+    return sizeof(real) == 4 ? packed_key(bits, y, level, at, slots, value) : value;
 }
 
 // Writes the keys of all candidates, and of float64 keys the candidates to pair_of (n_samples * slots,). One thread per
@@ -81,6 +79,7 @@ extern "C" __global__ void value_keys(
 ) {
     const size e = thread_number();
     if (e >= pending.n_samples * slots) return;
-    const size candidate = value_key(x, n_features, y, level, pending, slots, entries, o, bits, key, e);
-    if (sizeof(real) == 8) candidate_of[e] = (unsigned)candidate;
+    const Place at = place_of(level, pending, slots, e);
+    key[e] = value_key(x, n_features, y, level, pending, slots, entries, o, bits, at);
+    if (sizeof(real) == 8) candidate_of[e] = (unsigned)(at.node * slots + at.slot);
 }

@@ -6,6 +6,11 @@
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
 //     n / 2 from f / 2 on         for pending nodes, which have at least two samples each
 //
+// Lists of pending nodes, and the keys that are sorted with their orders, are in shared memory, which holds the keys of
+// some slots of all pending nodes at a time, of one at least. So the keys of the candidates that nodes choose are
+// written and sorted once more, unless all slots fit. A round of a sort is a dependent chain of as many reads as a
+// key's binary search has steps.
+//
 // Versions, counted by bench/gpu_counts.py; not timed on a GPU since. Times were those of levels alone: 80.8 ms for 100
 // trees on 50,000 rows, 1.8 ms a level.
 //
@@ -15,17 +20,29 @@
 //         bins counted                324, 43         209, 28
 //         targets                     454, 47         220, 24
 //     a tree on 5000 rows, 28 candidates: megabytes of sectors; steps
-//         keys of bins                69; 56,000      30; 167,000
-//         bins counted                53; 48,000      17; 195,000
+//         keys of bins                69; 56,000      26; 171,000
+//         bins counted                53; 48,000      17; 200,000
 //
-// All but 12,000 of these steps are in this kernel. It uses 74 % of the bytes of its sectors (of the rest most are bins
-// of samples that are not neighbours), with counted bins, of a byte each, 29 %.
+//     grow_small of that tree                     keys in global memory     in shared memory
+//         requests of warps to global memory      2,100,000                 545,000
+//         the same to shared memory               661,000                   2,873,000
+//         megabytes of sectors of blocks          6.3                       2.2
+//         steps                                   166,000                   158,000
+//         shared memory of a block                28 KB                     52 KB
+//     the same with 5 of 30 candidates
+//         requests of warps to global memory      606,000                   153,000
+//         steps                                   96,000                    54,000
+//     bytes of a sample of a growing tree, 5 of 30 candidates and 28 of 784
+//                                                 535 and 2825              399 and 2137
+//
+// All but 13,000 of the steps are in this kernel. With counted bins, of a byte each, it uses 28 % of the bytes of its
+// sectors.
 //
 // A small node has at most 512 samples (SMALL of small_nodes.py). Ten trees on 50,000 rows have 35 levels, of which 21
 // have nodes of more than 256 samples, 14 of more than 512, 10 of more than 1024, and 6 of more than 4096. With these
-// limits the kernel makes 41, 82, 138 and 472 thousand steps for a tree on 5000 rows with 5 candidates; levels alone
-// make 51 thousand. If a step takes 10 to 20 ns (an estimate) and a level 1.8 ms, 512 saves 21 levels for 1 to 2 ms. A
-// sample takes 535 bytes in place of 390 with 5 candidates, because all small nodes have their room at once.
+// limits the kernel made 41, 82, 138 and 472 thousand steps for a tree on 5000 rows with 5 candidates, with keys in
+// global memory; levels alone make 51 thousand. If a step takes 10 to 20 ns (an estimate) and a level 1.8 ms, 512 saves
+// 21 levels for 1 to 2 ms.
 //
 // Columns of categories, whose orders take too many bytes per node, and `co2` grow by levels alone.
 
@@ -55,7 +72,7 @@ struct Workspace {
     int *other_sample;                        // (n,): samples of the levels 1, 3, ..; IN and OUT
     size *other_u;                            // (n,): u of these samples; IN and OUT
     unsigned char *__restrict__ marks;        // (n,): IS_PENDING and WANTS_UNIT of the nodes of a level
-    size *__restrict__ pending;               // (n, 4): the arrays node, begin, large and run of Pending
+    size *__restrict__ pending;               // (n, 2): the arrays large and run of Pending
     int *__restrict__ swap;                   // (n / 2, n_columns): workspace of draw_columns_of
     int *__restrict__ column;                 // (n / 2, slots): column of a candidate, or -1
     unsigned long long *__restrict__ score;   // (n / 2, slots): members of Candidates, as are the next five
@@ -64,9 +81,7 @@ struct Workspace {
     double *__restrict__ bound;               // Candidates.threshold
     int *__restrict__ flipped;
     size *__restrict__ left;                  // (n / 2, slots, n_outputs), or empty
-    unsigned long long *__restrict__ keys;    // (n, slots), empty where bins are counted: Candidates.key
-    size *__restrict__ order;                 // (n, slots), empty where nothing is sorted: Candidates.order
-    size *__restrict__ other;                 // as order: workspace of sort_keys
+    unsigned long long *__restrict__ keys;    // (n, slots), empty unless splits are random: Candidates.key
     size *__restrict__ chosen;                // (n / 2,): members of Split, as are the next three
     unsigned long long *__restrict__ split;   // (n / 2,): Split.greatest
     size *__restrict__ n_left;                // (n / 2,)
@@ -75,6 +90,7 @@ struct Workspace {
     float *__restrict__ factor;               // (n / 2, slots, max_entries): Entries.weight
     size *__restrict__ n_entries;             // (n / 2, slots)
     size n_trees, slots, value_bits, max_entries, is_random, counts_bins;
+    size n_before, n_keys; // of block_memory: numbers before the lists of pending nodes; keys behind them
 };
 
 // The candidates of the projection source: x and the distribution from which projections are drawn.
@@ -93,11 +109,13 @@ __device__ static inline int doublings(size n) {
     return rounds;
 }
 
-// Writes the order of the keys of each candidate to order (n_samples * slots,), which has the index of the e-th key.
-// Equal keys keep their order. In a round, each key finds its place in two runs that merge. `other` is workspace.
+// Writes the order of the keys of each candidate whose keys are in memory to candidates.near. Equal keys keep their
+// order. In a round, each key finds its place in two runs that merge. other: workspace, as near.
 __device__ static inline void
-sort_keys(const Pending &pending, const unsigned long long *key, size slots, size *order, size *other) {
+sort_keys(const Pending &pending, const Candidates &candidates, unsigned short *order, unsigned short *other) {
     __shared__ int most;
+    const unsigned long long *key = candidates.key;
+    const size slots = candidates.together;
     if (threadIdx.x == 0) most = 0;
     __syncthreads();
     for (size a = threadIdx.x; a < pending.n_nodes; a += BLOCK)
@@ -113,20 +131,101 @@ sort_keys(const Pending &pending, const unsigned long long *key, size slots, siz
             const size run = (i - begin) >> round, low = (run ^ 1) * width, high = low + width < n ? low + width : n;
             for (size slot = 0; slot < slots; ++slot) {
                 const size start = begin * slots + slot * n;
-                const size *from = (left & 1 ? other : order) + start;
-                const size e = round > 0 ? from[i - begin] : start + i - begin;
-                const uint64_t own = key[e];
+                const unsigned short *from = (left & 1 ? other : order) + start;
+                const size e = round > 0 ? from[i - begin] : i - begin;
+                const uint64_t own = key[start + e];
                 size at = low, end = high;
                 while (at < end) {
                     const size middle = (at + end) / 2;
-                    const uint64_t here = key[round > 0 ? from[middle] : start + middle];
+                    const uint64_t here = key[start + (round > 0 ? from[middle] : middle)];
                     if (here < own || (here == own && low < i - begin)) at = middle + 1;
                     else end = middle;
                 }
-                (left & 1 ? order : other)[start + (run & 1 ? i - begin - width : i - begin) + at - low] = e;
+                (left & 1 ? order : other)[start + (run & 1 ? i - begin - width : i - begin) + at - low] =
+                    (unsigned short)e;
             }
         }
         __syncthreads();
+    }
+}
+
+// A sum over places of candidates, and whether a candidate begins among them. later + earlier is that of both.
+struct SumSince {
+    size sum;
+    bool begins;
+    __device__ SumSince operator+(const SumSince &earlier) const {
+        return {.sum = begins ? sum : sum + earlier.sum, .begins = begins || earlier.begins};
+    }
+};
+
+// Returns the places from i on of a candidate whose keys are in memory, at most to `end`. Places are those of the keys.
+__device__ static inline Run
+part_from(const Level &level, const Pending &pending, const Candidates &candidates, size i, size end) {
+    const size a = segment(pending.begin, pending.n_nodes, i / candidates.together), begin = pending.begin[a];
+    const size n = pending.begin[a + 1] - begin, in_node = i - begin * candidates.together, from = in_node % n;
+    return {
+        .candidate = a * candidates.slots + candidates.start + in_node / n, .v = pending.node[a], .from = from,
+        .to = n - from < end - i ? n : from + end - i, .start = i - from
+    };
+}
+
+// The best split of a part of a candidate. n_right: number of samples on its right; 0: no split.
+struct PartBest {
+    size candidate, n_right;
+    double score;
+};
+
+// Writes the best splits of the candidates whose keys are in memory and sorted. A thread scans `each` places, in which
+// there may be several candidates or parts of them, four at least: so many have room for sums in candidates.left.
+__device__ static inline void scan_together(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
+    const Candidates &candidates
+) {
+    __shared__ SumSince shared[BLOCK];
+    const size K = y.n_outputs, n = pending.n_samples * candidates.together, least = (n + BLOCK - 1) / BLOCK;
+    const size each = least > 4 ? least : 4, from = threadIdx.x * each, to = from + each < n ? from + each : n;
+    size u = 0, *sums = K <= NEAR ? own_sums(y) : candidates.left + threadIdx.x * K;
+    bool begins = false;
+    for (size k = 0; k < K && from < to; ++k) sums[k] = 0;
+    for (size i = from; i < to;) {
+        const Run part = part_from(level, pending, candidates, i, to);
+        if (part.from == 0) {
+            begins = true;
+            u = 0;
+            for (size k = 0; k < K; ++k) sums[k] = 0;
+        }
+        for (size j = part.from; j < part.to; ++j) u += add_place(y, level, candidates, part, j, sums);
+        i += part.to - part.from;
+    }
+    for (size k = 0; k < K; ++k) {
+        const size before = sum_before(SumSince{.sum = from < to ? sums[k] : 0, .begins = begins}, shared).sum;
+        if (from < to) sums[k] = before;
+    }
+    u = sum_before(SumSince{.sum = u, .begins = begins}, shared).sum;
+    PartBest first = {}, last = {}; // of candidates of which other threads have parts, too
+    for (size i = from; i < to;) {
+        const Run part = part_from(level, pending, candidates, i, to);
+        const size count = level.count[part.v];
+        double best;
+        if (part.from == 0) {
+            u = 0;
+            for (size k = 0; k < K; ++k) sums[k] = 0;
+        }
+        const size n_left = scan_run(y, criterion, limits, level, candidates, part, sums, u, &best);
+        if (n_left) {
+            const PartBest own = {.candidate = part.candidate, .n_right = count - n_left, .score = best};
+            if (i == from) first = own;
+            else last = own;
+            atomicMax(&candidates.score[own.candidate], (unsigned long long)ordered(best));
+            if (part.to - part.from == count) candidates.n_right[own.candidate] = own.n_right;
+        }
+        i += part.to - part.from;
+    }
+    __syncthreads();
+    for (int i = 0; i < 2; ++i) {
+        const PartBest own = i == 0 ? first : last;
+        if (own.n_right && candidates.score[own.candidate] == ordered(own.score))
+            atomicMax(&candidates.n_right[own.candidate], (unsigned long long)own.n_right);
     }
 }
 
@@ -152,6 +251,8 @@ struct SmallNode {
     Split split;
     Entries entries;
     NodeEntries node_entries;            // entries of the nodes of the current level; OUT of move_level
+    unsigned long long *keys;            // (n_keys,), in shared memory; OUT of write_keys
+    unsigned short *order;               // (2, n_keys), in shared memory: Candidates.near, and workspace
 
     // Makes `number` the number of the level: samples move from one of two arrays to the other.
     __device__ void start_level(const Workspace &r, size number) {
@@ -196,7 +297,6 @@ __device__ static inline Candidates candidates_of(const Target &y, const Workspa
     const size candidate = node.candidate;
     return {
         .key = at(r.keys, node.first * r.slots),
-        .order = at(r.order, node.first * r.slots),
         .left = at(r.left, candidate * y.n_outputs),
         .score = r.score + candidate,
         .n_right = r.n_right + candidate,
@@ -220,7 +320,7 @@ __device__ static inline void enter_node(
     __shared__ size tail; // not in node, whose address would escape: members would be read again after each write
     const size b = blockIdx.x, first = small.first[b], n = small.count[b], place = 2 * first;
     const size candidate = first / 2 * r.slots, entry = candidate * r.max_entries, child = place + 1;
-    size *const list = r.pending + 4 * first;
+    size *const near = (size *)block_memory + r.n_before, *const far = r.pending + 2 * first;
     r.first[place] = first;
     r.count[place] = n;
     r.tree[place] = small.tree[b];
@@ -237,9 +337,14 @@ __device__ static inline void enter_node(
         .unit = at(r.unit, child * UNIT), .total = has_units(y) ? NULL : node.level.total, .n_trees = r.n_trees
     };
     node.pending = {
-        .node = list, .begin = list + n, .large = list + 2 * n, .run = list + 3 * n, .counts_bins = r.counts_bins
+        .node = near, .begin = near + n / 2, .large = far, .run = far + n, .counts_bins = r.counts_bins
     };
     node.candidates = candidates_of(y, r, node);
+    if (r.n_keys > 0) {
+        node.keys = (unsigned long long *)near + n + 1;
+        node.order = (unsigned short *)(node.keys + r.n_keys);
+        node.candidates.key = node.keys, node.candidates.near = node.order;
+    }
     node.split = {
         .chosen = r.chosen + first / 2, .greatest = r.split + first / 2, .n_left = r.n_left + first / 2,
         .right = r.right + first, .tail = &tail
@@ -326,7 +431,7 @@ __device__ static inline void draw_level(const Projections &x, const Workspace &
 
 // Scores the splits of the candidates from counts of their bins (histogram.cuh).
 //   IN   pending, r.column
-//   OUT  candidates: score, n_right, greatest, threshold
+//   OUT  candidates: score, n_right, greatest, threshold; split.chosen
 __device__ static inline void score_histograms(
     const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
     const SmallNode &node
@@ -336,50 +441,67 @@ __device__ static inline void score_histograms(
         score_candidate(y, criterion, limits, node.level, node.pending, node.candidates, c, NULL, i / slots, i % slots);
     for (size a = 0; a < node.pending.n_nodes; ++a)
         score_pairwise(y, criterion, limits, node.level, node.pending, node.candidates, c, a);
+    __syncthreads();
+    for (size a = threadIdx.x; a < node.pending.n_nodes; a += BLOCK) choose(node.candidates, node.split, a);
 }
 
-// Writes the keys of the candidates: their bins, or the values of projections if columns have no bins.
+// Writes the keys of slots start, .., start + together - 1, or those of the candidates that nodes chose: their bins, or
+// the values of projections if columns have no bins. All threads call it.
 //   IN   pending; r.column, or entries
-//   OUT  r.keys; score and n_right of candidates: 0
+//   OUT  node.keys, or r.keys; start and together of candidates
 __device__ static inline void write_keys(
-    const Target &y, const Workspace &r, const Columns &c, const Projections &x, const SmallNode &node
+    const Target &y, const Workspace &r, const Columns &c, const Projections &x, size start, size together,
+    const size *chosen, SmallNode &node
 ) {
     const Level &level = node.level;
-    const size slots = r.slots, n_candidates = node.pending.n_nodes * slots, n_keys = node.pending.n_samples * slots;
     const int *const column = r.column + node.candidate;
     const KeyBits bits = {.weight = 0, .label = 0, .value = r.value_bits};
-    unsigned long long *const key = at(r.keys, node.first * slots);
-    for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
-        node.candidates.score[candidate] = node.candidates.n_right[candidate] = 0;
-    for (size e = threadIdx.x; e < n_keys; e += BLOCK) {
-        if (c.low) bin_key(c, y, level, node.pending, slots, node.orders, bits, column, key, e);
-        else value_key(x.x, x.n_features, y, level, node.pending, slots, node.entries, node.orders, bits, key, e);
+    unsigned long long *const key = r.is_random ? r.keys + node.first * r.slots : node.keys;
+    if (threadIdx.x == 0) node.candidates.start = start, node.candidates.together = together;
+    for (size e = threadIdx.x; e < node.pending.n_samples * together; e += BLOCK) {
+        Place at = place_of(level, node.pending, together, e);
+        at.slot = !chosen ? at.slot + start : chosen[at.node] < 0 ? 0 : chosen[at.node] % r.slots;
+        key[e] = c.low ? bin_key(c, y, level, node.pending, r.slots, node.orders, bits, column, at) :
+            value_key(x.x, x.n_features, y, level, node.pending, r.slots, node.entries, node.orders, bits, at);
     }
+    __syncthreads();
 }
 
 // Scores the splits of the candidates from their keys: random ones, or all.
-//   IN   r.keys, r.column; r.order and r.other are workspace
-//   OUT  candidates: score, n_right, and of random splits greatest, threshold and flipped
+//   IN   r.column, or entries
+//   OUT  candidates: score, n_right, and of random splits greatest, threshold and flipped; split.chosen; the keys of
+//        chosen candidates, and their order, are in memory
 __device__ static inline void score_keys(
-    const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
-    const SmallNode &node
+    const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c, const Projections &x,
+    SmallNode &node
 ) {
+    const Pending &pending = node.pending;
     const Candidates &candidates = node.candidates;
-    const size n_candidates = node.pending.n_nodes * r.slots, from = node.first * r.slots, n = node.count;
-    if (r.is_random) {
-        for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
-            random_split(y, criterion, limits, node.level, node.pending, candidates, c, node.orders, candidate);
-        return;
-    }
-    sort_keys(node.pending, candidates.key, r.slots, at(r.order, from), at(r.other, from));
-    size *sums = sums_of_thread(y, at(candidates.left, threadIdx.x * y.n_outputs));
+    const size slots = r.slots, n_candidates = pending.n_nodes * slots;
+    const size fit = r.is_random ? slots : r.n_keys / pending.n_samples, most = fit < slots ? fit : slots;
     for (size candidate = threadIdx.x; candidate < n_candidates; candidate += BLOCK)
-        scan_candidate(y, criterion, limits, node.level, node.pending, candidates, n, candidate, sums);
+        candidates.score[candidate] = candidates.n_right[candidate] = 0;
+    for (size start = 0; start < slots; start += most) {
+        const size together = most < slots - start ? most : slots - start;
+        write_keys(y, r, c, x, start, together, NULL, node);
+        for (size candidate = threadIdx.x; r.is_random && candidate < n_candidates; candidate += BLOCK)
+            random_split(y, criterion, limits, node.level, pending, candidates, c, node.orders, candidate);
+        if (!r.is_random) {
+            sort_keys(pending, candidates, node.order, node.order + r.n_keys);
+            scan_together(y, criterion, limits, node.level, pending, candidates);
+        }
+        __syncthreads();
+    }
+    for (size a = threadIdx.x; a < pending.n_nodes; a += BLOCK) choose(candidates, node.split, a);
+    __syncthreads();
+    if (most == slots) return;
+    write_keys(y, r, c, x, 0, 1, node.split.chosen, node);
+    sort_keys(pending, candidates, node.order, node.order + r.n_keys);
 }
 
 // Picks the split of each pending node.
-//   IN   candidates, r.column, entries
-//   OUT  split but right and tail; feature, threshold, gain and default_left of level; node_entries
+//   IN   candidates, split.chosen, r.column, entries
+//   OUT  split but chosen, right and tail; feature, threshold, gain and default_left of level; node_entries
 __device__ static inline void pick_level(
     const Target &y, size criterion, const Limits &limits, const Workspace &r, const Columns &c,
     const SmallNode &node
@@ -430,13 +552,8 @@ __device__ static inline void grow_node(
         if (COUNTED || c.low) draw_level(c, r, node);
         else draw_level(x, r, node);
         __syncthreads();
-        if constexpr (COUNTED) {
-            score_histograms(y, criterion, limits, r, c, node);
-        } else {
-            write_keys(y, r, c, x, node);
-            __syncthreads();
-            score_keys(y, criterion, limits, r, c, node);
-        }
+        if constexpr (COUNTED) score_histograms(y, criterion, limits, r, c, node);
+        else score_keys(y, criterion, limits, r, c, x, node);
         __syncthreads();
         pick_level(y, criterion, limits, r, c, node);
         __syncthreads();
@@ -446,15 +563,21 @@ __device__ static inline void grow_node(
     }
 }
 
-// Grows small nodes whose bins are counted. One block per node, with the `block_memory` of score_bins.
+// Grows small nodes whose bins are counted. One block per node, with the `block_memory` of score_bins and behind it, as
+// in grow_small, n + 1 numbers, where n is the number of samples.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
     Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o
 ) {
     grow_node<true>(y, criterion, limits, small, workspace, c, o, {}, {});
 }
 
-// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. node_entries
-// (2 n_samples,), OUT.
+// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node, with block_memory:
+//
+//     n_before numbers                sums of threads, unless splits are random or NEAR is less than n_outputs
+//     n / 2, then n / 2 + 1           node and begin of Pending
+//     n_keys, unless 0                keys of 8 bytes; then, twice, orders of 2 bytes
+//
+// node_entries (2 n_samples,), OUT.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
     Target y, size criterion, Limits limits, SmallNodes small, Workspace workspace, Columns c, Orders o,
     Projections x, NodeEntries node_entries

@@ -19,6 +19,13 @@ SMALL = 512
 (MOST,) = numbers("growth/gpu/small_nodes.cuh", "MOST")
 """The largest number that SMALL may be."""
 
+BLOCK_BYTES = 40 << 10
+"""Bytes of the `block_memory` of grow_small, at most, but the keys of one slot fit in any case. With it four
+blocks have the shared memory of a multiprocessor of an H100."""
+
+_KEY_BYTES = 12
+"""Bytes of a key in a block's memory, with its place in two orders."""
+
 (NOWHERE,) = numbers("growth/gpu/levels.cuh", "NOWHERE")
 """`place` of an element without a node."""
 
@@ -68,8 +75,6 @@ class Workspace(NamedTuple):
     flipped: Array
     left: Array
     keys: Array
-    order: Array
-    other: Array
     chosen: Array
     split: Array
     n_left: Array
@@ -83,6 +88,8 @@ class Workspace(NamedTuple):
     max_entries: int
     is_random: int
     counts_bins: int
+    n_before: int
+    n_keys: int
 
 
 class GrownNodes(NamedTuple):
@@ -110,12 +117,22 @@ def trimmed(node_entries: NodeEntries, n_entries: int) -> NodeEntries:
     return node_entries._replace(index=index, factor=factor)
 
 
+def _block(task: Task, slots: int) -> tuple[int, int, int]:
+    """Returns the members n_before and n_keys of Workspace, and the bytes of `block_memory`."""
+    most, is_sorted = min(SMALL, MOST), not (task.n_bins or task.random_thresholds)
+    n_bytes = task.count_bytes if task.n_bins else task.sum_bytes * (is_sorted and task.n_outputs <= NEAR)
+    n_before = -(-n_bytes // 8)
+    n_bytes = 8 * (n_before + most + 1)
+    n_keys = max(most, min(most * slots, (BLOCK_BYTES - n_bytes) // _KEY_BYTES)) * is_sorted
+    return n_before, n_keys, n_bytes + n_keys * _KEY_BYTES
+
+
 def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
     """Returns memory for small nodes of n samples together; samples and root_weight are still None."""
     xp, K, slots = task.xp, task.n_outputs, source.slots(task)
     of, places, candidates = source.block_source(task, 0), 2 * n, n // 2 * slots
-    n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
-    n_entries, n_draws = candidates if of.max_entries else 0, 0 if is_sorted else candidates
+    n_before, n_keys, _ = _block(task, slots)
+    n_entries, n_draws = candidates if of.max_entries else 0, candidates * (n_keys == 0)
     n_sums = candidates * K if task.random_thresholds or K > NEAR else 0
 
     def bytes_(n: int) -> Array:
@@ -139,15 +156,16 @@ def _workspace(task: Task, source: Any, n: int, n_trees: int) -> Workspace:
         unit=task.units(places), measured=words(n * task.n_measures),
         total=longs(n * task.n_sums), mean=xp.empty((n if task.fit_targets else 0, K)),
         weight=xp.empty(n), root_weight=None, sample=None, u=None, other_sample=None, other_u=None,
-        marks=bytes_(n), pending=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns),
+        marks=bytes_(n), pending=longs(2 * n), swap=ints(n // 2 * of.columns.n_columns),
         column=ints(candidates),
         score=words(candidates), n_right=words(candidates), greatest=words(n_draws), bound=xp.empty(n_draws),
-        flipped=ints(n_draws if task.has_defaults else 0), left=longs(n_sums), keys=words(n_keys),
-        order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
-        split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
+        flipped=ints(n_draws if task.has_defaults else 0), left=longs(n_sums),
+        keys=words(n * slots * task.random_thresholds), chosen=longs(n // 2), split=words(n // 2),
+        n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
         factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), n_trees=n_trees,
         slots=slots, value_bits=of.value_bits, max_entries=of.max_entries,
         is_random=int(task.random_thresholds), counts_bins=task.counts_bins if task.n_bins else 0,
+        n_before=n_before, n_keys=n_keys,
     )  # fmt: skip
 
 
@@ -161,8 +179,7 @@ def bytes_a_sample(task: Task, source: Any) -> int:
     of, n = source.block_source(task, 0), 64
     if of is None or not SMALL:
         return 0
-    some = task._replace(xp=np, n_bins=0)  # keys take more than counts do
-    arrays = (*_workspace(some, source, n, 0), *_room_for_entries(np, of.max_entries, n))
+    arrays = (*_workspace(task._replace(xp=np), source, n, 0), *_room_for_entries(np, of.max_entries, n))
     return -(-sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) // n) + 2  # of Orders.flipped
 
 
@@ -184,10 +201,10 @@ def grow_small(
         (*task.rules, small, workspace, of.columns, of.orders),
         _room_for_entries(xp, of.max_entries, n),
     )
-    if task.n_bins:
-        task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
-    else:
-        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, node_entries)
+    name, more = ("grow_counted", ()) if task.n_bins else ("grow_small", (of.projected, node_entries))
+    task.launch_blocks(
+        name, small.n_nodes, *arguments, *more, n_bytes=_block(task, workspace.slots)[-1]
+    )  # fmt: skip
     names = ["place", "count", "feature", "threshold", "gain", "default_left", "value"]
     names += ["unit"] * task.is_monotonic
     arrays = {name: getattr(workspace, name) for name in names}

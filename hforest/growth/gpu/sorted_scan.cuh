@@ -38,16 +38,13 @@ __device__ static inline Run run_of(const Level &level, const Pending &pending, 
     };
 }
 
-// Returns the key at place j of a candidate in ascending order.
-__device__ static inline uint64_t key_at(const Candidates &candidates, const Run &run, size j) {
-    return candidates.sorted ? candidates.sorted[run.start + j] : candidates.key[candidates.order[run.start + j]];
-}
-
 // Adds the sample at place j of a candidate to sums (n_outputs,), and returns its u.
 __device__ static inline size
 add_place(const Target &y, const Level &level, const Candidates &candidates, const Run &run, size j, size *sums) {
-    if (!candidates.sorted)
-        return add(y, level, run.v, level.first[run.v] + candidates.order[run.start + j] - run.start, sums);
+    if (!candidates.sorted) {
+        const size at = candidates.near ? candidates.near[run.start + j] : candidates.order[run.start + j] - run.start;
+        return add(y, level, run.v, level.first[run.v] + at, sums);
+    }
     const uint64_t key = candidates.sorted[run.start + j];
     const size u = (size)(key & (((uint64_t)1 << candidates.weight_bits) - 1));
     sums[key >> candidates.weight_bits & (((uint64_t)1 << candidates.label_bits) - 1)] += u;
@@ -102,13 +99,13 @@ __device__ static inline size scan_run(
     const size n = level.count[run.v], low_bits = candidates.weight_bits + candidates.label_bits;
     const int sign = sign_of(y, candidates, run.candidate);
     const bool has_missing_first = sign && run.candidate % candidates.slots % candidates.n_orders > 0;
-    uint64_t next = key_at(candidates, run, run.from) >> low_bits;
+    uint64_t next = key_at(candidates, run.start, run.from) >> low_bits;
     size found = 0;
     *best = 0;
     for (size j = run.from; j < run.to && j + 1 < n; ++j) {
         const uint64_t key = next;
         double score;
-        next = key_at(candidates, run, j + 1) >> low_bits;
+        next = key_at(candidates, run.start, j + 1) >> low_bits;
         u += add_place(y, level, candidates, run, j, sums);
         if (key == next || (has_missing_first && (unsigned)key == 0)) continue; // missing values alone go right
         if (!scored(y, criterion, limits, level, run.v, sums, u, j + 1, sign, &score)) continue;
@@ -119,15 +116,15 @@ __device__ static inline size scan_run(
     return found;
 }
 
-// Writes the best split of a candidate if its node has at most `most` samples. sums (n_outputs,), workspace.
+// Writes the best split of a candidate, unless its node is large. sums (n_outputs,), workspace.
 __device__ static inline void scan_candidate(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pending &pending,
-    const Candidates &candidates, size most, size candidate, size *sums
+    const Candidates &candidates, size candidate, size *sums
 ) {
-    const size slots = candidates.slots, a = candidate / slots, v = pending.node[a], n = level.count[v];
-    const size start = pending.begin[a] * slots + candidate % slots * n;
+    const size a = candidate / candidates.slots, v = pending.node[a], n = level.count[v];
+    const size start = first_key(candidates, candidate, pending.begin[a], n);
     const Run run = {.candidate = candidate, .v = v, .from = 0, .to = n, .start = start};
-    if (n > most) return;
+    if (n > LARGE) return;
     for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
     double best;
     const size found = scan_run(y, criterion, limits, level, candidates, run, sums, 0, &best);
@@ -149,7 +146,7 @@ extern "C" __global__ void score_runs(
     for (size i = thread; i < n_runs + pending.n_nodes * slots; i += n_threads) {
         size *mine = start + i * (K + 1), *sums = sums_of_thread(y, i < n_runs ? mine : candidates.left + thread * K);
         if (i >= n_runs) {
-            scan_candidate(y, criterion, limits, level, pending, candidates, LARGE, i - n_runs, sums);
+            scan_candidate(y, criterion, limits, level, pending, candidates, i - n_runs, sums);
             continue;
         }
         const Run run = run_of(level, pending, slots, i);

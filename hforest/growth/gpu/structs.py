@@ -171,6 +171,7 @@ class Candidates(NamedTuple):
     key: Array | None
     sorted: Array | None
     order: Array | None
+    near: Array | None
     left: Array | None
     score: Array | None
     n_right: Array | None
@@ -183,9 +184,13 @@ class Candidates(NamedTuple):
     weight_bits: int
     label_bits: int
     value_bits: int
+    start: int
+    together: int
 
 
-NO_CANDIDATES = Candidates(None, None, None, None, None, None, None, None, None, None, 0, 1, 0, 0, 0)
+NO_CANDIDATES = Candidates(
+    None, None, None, None, None, None, None, None, None, None, None, 0, 1, 0, 0, 0, 0, 0
+)  # fmt: skip
 """For `sides`, where split.right has the sides of samples already."""
 
 
