@@ -213,7 +213,7 @@ def test_few_texts_are_read_as_many(of, tmp_path, monkeypatch):
         targets = [tabular.target(table, name, task="classification") for name in ("text", "codes", "few")]
         results.append((columns, chosen, new, targets, [str(one.message) for one in said]))
     if of == "file":
-        assert kinds == ["String", "Categorical"]
+        assert [kind.split("(")[0] for kind in kinds] == ["String", "Categorical"]
     for few, many in zip(*results, strict=True):
         np.testing.assert_equal(few, many)
     kinds = dict(zip(columns.names.tolist(), columns.kinds.tolist(), strict=True))

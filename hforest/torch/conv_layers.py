@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Optional
 
 import numpy as np
 import torch
@@ -102,7 +102,8 @@ class _HingeConv(Forest):
         self.kernel_size, (self.stride, self.padding, self.dilation), self._places = kernel, steps, places
         self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
-    def forward(self, x: Tensor, vector: Tensor | None = None) -> Tensor:
+    # Graphs of torch.fx of PyTorch 2.7 with Tensor | None cannot be pickled.
+    def forward(self, x: Tensor, vector: Optional[Tensor] = None) -> Tensor:  # noqa: UP045
         """Returns the outputs, (n_images, *outputs, *out), or (n_images, n_trees, *outputs, *out).
 
         `vector` is (n_images, vector_features) for a layer with `vector_features`, else None.

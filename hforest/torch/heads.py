@@ -95,7 +95,7 @@ class NeuralForest(Layer):
             )
         self.in_features, self.n_trees, self.depth, self.n_classes = in_features, n_trees, depth, n_classes
         self.loss_kind = loss
-        device = torch.get_default_device() if device is None else device
+        device = torch.empty(0).device if device is None else device
         index = None
         if n_functions is not None:
             index = torch.empty((n_trees, 2**depth - 1), dtype=torch.int32, device=device)

@@ -79,7 +79,7 @@ class Forest(TableLayer):
         hinge.leaf_outputs(leaf, margins, w, aggregate=aggregate)  # checks the word
         self.n_trees, self.depth = len(w), w.shape[1].bit_length() - 1
         self.kind, self.margin, self.aggregate, self.sparse = kind, margin, aggregate, sparse
-        device = torch.get_default_device() if device is None else device
+        device = torch.empty(0).device if device is None else device
         thresholds, features, weights = (torch.tensor(a, device=device) for a in start)
         self.thresholds, self.weights = nn.Parameter(thresholds), nn.Parameter(weights)
         if features.is_floating_point():

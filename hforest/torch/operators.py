@@ -28,13 +28,17 @@ from .library import (
 
 def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     """Returns one number per spatial axis."""
-    numbers = list(a) if isinstance(a, tuple | list) else [a] * n_axes
+    numbers = list(a) if isinstance(a, (tuple, list)) else [a] * n_axes
     if len(numbers) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in numbers):
         raise TypeError(
             f"{name}: expected an int or one int for each of the {n_axes} spatial axes, got {a!r}; pass "
             "one int for each axis of x after the channels"
         )
     return numbers
+
+
+# Graphs of PyTorch 2.7 can neither read `Windows._fields` nor `tuple | list`.
+_SIZES = hinge.Windows._fields
 
 
 def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any) -> tuple[Any, ...]:
@@ -46,7 +50,7 @@ def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any)
             f"windows: expected Windows or None, got {type(windows).__name__}; pass "
             "hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows"
         )
-    sizes = zip(windows._fields, windows, strict=True)
+    sizes = zip(_SIZES, windows, strict=True)
     return kind, margin, [i for name, a in sizes for i in per_axis(name, a, n_axes)], aggregate
 
 
