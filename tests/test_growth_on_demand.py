@@ -109,7 +109,7 @@ def test_a_column_that_another_process_began_is_encoded():
 
 
 @pytest.mark.parametrize("settings", LABELS)
-@pytest.mark.parametrize("n", [1, 2, 3, 70, 400])
+@pytest.mark.parametrize("n", [1, 2, 3, 70, pytest.param(400, marks=pytest.mark.slow)])
 def test_random_thresholds_of_numbers_are_those_of_the_reference(dtype, n, settings):
     x, y = problem(n, 7, 3, dtype, coarse=n % 2 == 0)
     settings = settings_of(settings, n)

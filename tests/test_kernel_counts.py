@@ -54,7 +54,7 @@ LIMITS = {
     "optim.adam": Limit(0.99, 1.01, 8, 7813),
     "optim.adam_rows": Limit(0.62, 1.7, 12, 3900),
 }
-FAST = ("grow, root, bins", "hinge.forward", "neural.forward", "project.project", "optim.adam")
+FAST = ("hinge.forward", "neural.forward", "project.project", "optim.adam")
 """Jobs whose tests are in README's command."""
 
 CALLS = {
@@ -106,6 +106,7 @@ def test_kernels_ask_for_no_more_memory(name, counts):
 
 
 @on_host
+@pytest.mark.slow
 def test_blocks_that_count_bins_of_a_root_are_enough_for_a_gpu(counts):
     (row,) = [row for row in counts.count_kernels("grow, root, bins") if row["kernel"] == "count_bins"]
     assert row["busy_blocks"] >= 132  # multiprocessors of an H100
@@ -113,6 +114,7 @@ def test_blocks_that_count_bins_of_a_root_are_enough_for_a_gpu(counts):
 
 
 @on_host
+@pytest.mark.slow
 def test_threads_that_copy_rows_by_columns_use_different_banks(counts):
     (row,) = [row for row in counts.count_kernels("tree.apply") if row["kernel"] == "apply"]
     assert row["passes"] < 2.5 * row["best_passes"]  # 16 times with columns of 128 numbers
@@ -221,13 +223,11 @@ def test_a_call_on_the_stub_that_waits_is_seen(counts, monkeypatch):
 @pytest.mark.parametrize(
     ("architecture", "dtype"),
     [
-        # float64 needs more registers; None: the newest.
-        *((architecture, "float64") for architecture in (80, None)),
+        (None, "float64"),  # the newest; float64 needs more registers
         *(
             pytest.param(*pair, marks=pytest.mark.nightly)
-            for pair in itertools.product((90, 100), ("float32", "float64"))
+            for pair in [*itertools.product((80, 90, 100), ("float32", "float64")), (None, "float32")]
         ),
-        pytest.param(80, "float32", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.parametrize(("subpackage", "macros"), MODULES)
