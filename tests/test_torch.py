@@ -372,6 +372,10 @@ def test_what_a_graph_keeps(kind, form, sparse):
 @pytest.mark.skipif(
     not hasattr(torch._C._autograd, "_get_current_graph_task_keep_graph"), reason="this PyTorch keeps routes"
 )
+@pytest.mark.skipif(
+    not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"),
+    reason="this PyTorch does not tell its hooks, so that routes are saved as tensors",
+)
 def test_the_route_is_freed_by_the_backward_pass():
     (x, t, f, w), _ = problem("tree")
     y = ht.hinge_forest(*tensors(x, t, f, w))

@@ -39,7 +39,7 @@ def case(rank, shard, **settings):
     steps = [(net, part, torch.optim.Adam(net.parameters(), lr=0.05))
              for net, part in ((sharded, half), (whole, slice(None)))]
     for _ in range(3):
-        torch.testing.assert_close(sharded(x[half]), whole(x[half]))
+        torch.testing.assert_close(sharded(x[half]), whole(x[half]), rtol=1e-4, atol=1e-4)
         for net, part, optimizer in steps:
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(x[part]), y[part]).backward()
