@@ -36,7 +36,7 @@ def case(rank, shard, **settings):
     sharded = shard(copy.deepcopy(whole))
     x, y = torch.randn(40, 6), torch.randint(3, (40,))
     half = slice(20 * rank, 20 * rank + 20)
-    steps = [(net, part, torch.optim.Adam(net.parameters(), lr=0.05))
+    steps = [(net, part, torch.optim.SGD(net.parameters(), lr=0.1))
              for net, part in ((sharded, half), (whole, slice(None)))]
     for _ in range(3):
         torch.testing.assert_close(sharded(x[half]), whole(x[half]), rtol=1e-4, atol=1e-4)
@@ -64,6 +64,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.7."),
+    reason="PyTorch 2.7 adds gradients over gloo, later ones take their mean",
+)
 def test_two_processes_share_parameters(tmp_path):
     script = tmp_path / "processes.py"
     script.write_text(PROCESSES)
