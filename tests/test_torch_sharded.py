@@ -39,7 +39,7 @@ def case(rank, shard, **settings):
     steps = [(net, part, torch.optim.SGD(net.parameters(), lr=0.1))
              for net, part in ((sharded, half), (whole, slice(None)))]
     for _ in range(3):
-        torch.testing.assert_close(sharded(x[half]), whole(x[half]), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(sharded(x[half]), whole(x[half]))
         for net, part, optimizer in steps:
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(x[part]), y[part]).backward()
@@ -66,7 +66,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(
     torch.__version__.startswith("2.7."),
-    reason="PyTorch 2.7 adds gradients over gloo, later ones take their mean",
+    reason="fully_shard of PyTorch 2.7 adds gradients over gloo, that of later ones takes their mean",
 )
 def test_two_processes_share_parameters(tmp_path):
     script = tmp_path / "processes.py"

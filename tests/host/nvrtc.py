@@ -75,13 +75,13 @@ def _compiled(nvrtc: Any, source: str, options: tuple[str, ...]) -> tuple[int, s
         log = ctypes.create_string_buffer(size.value)
         _check(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
         kind = "PTX" if any("compute_" in option for option in options) else "CUBIN"
-        size.value = 0
+        made = b""
         if status == 0:
             _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
-        made = ctypes.create_string_buffer(size.value)
-        if status == 0:
-            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, made))
-        return status, log.value.decode(), made.raw
+            buffer = ctypes.create_string_buffer(size.value)
+            _check(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer))
+            made = buffer.raw
+        return status, log.value.decode(), made
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -18,6 +18,7 @@ bench = next(a / "bench" for a in folders if (a / "bench/results").is_dir())
 sys.path.insert(0, str(bench))
 import claims  # noqa: E402
 
+# Named here, because the picture of the first page is made anew when one of them changes.
 RECORDS = (
     "claims.json", "grow.json", "targets.json", "predict.json", "tabular_public.json",
     "tabular_public_regression.json",
