@@ -92,6 +92,7 @@ static inline void host_block_ended() {}
 #endif
 #define __tsan_acquire(where) ((void)0)
 #define __tsan_release(where) ((void)0)
+#define __tsan_switch_to_fiber(fiber, flags) ((void)0)
 #endif
 // HOST_UNCOUNTED: functions of warps, which use memory here, but none on a GPU.
 #ifdef HOST_COUNTS
@@ -187,13 +188,6 @@ static HOST_UNSEEN void *next_warp_barrier() {
     return &warp_barriers[current->thread / 32][current->warp_rounds++ % 2];
 }
 
-// Lets ThreadSanitizer know that another fiber runs from now on.
-static inline void tell([[maybe_unused]] void *sanitizer) {
-#if HOST_RACES
-    __tsan_switch_to_fiber(sanitizer, __tsan_switch_to_fiber_no_sync);
-#endif
-}
-
 static HOST_UNSEEN void run_as(Fiber *fiber) {
     current = fiber;
     threadIdx.x = fiber->thread;
@@ -209,7 +203,7 @@ static HOST_UNSEEN void pause(int waits) {
     warps = warps || waits == IN_WARP;
     if (waits == IN_WARP) host_warp_waits();
     if (!is_last) run_as(own + 1);
-    tell(is_last ? scheduler_sanitizer : current->sanitizer);
+    __tsan_switch_to_fiber(is_last ? scheduler_sanitizer : current->sanitizer, __tsan_switch_to_fiber_no_sync);
 #if HOST_JUMPS
     if (host_set(own->place)) return;
     if (is_last) host_jump(scheduler_place);
@@ -223,7 +217,7 @@ static HOST_UNSEEN void pause(int waits) {
 static HOST_UNSEEN void resume(Fiber *fiber, Fiber *end) {
     round_end = end;
     run_as(fiber);
-    tell(fiber->sanitizer);
+    __tsan_switch_to_fiber(fiber->sanitizer, __tsan_switch_to_fiber_no_sync);
 #if HOST_JUMPS
     if (host_set(scheduler_place)) return;
     if (fiber->started) host_jump(fiber->place);
