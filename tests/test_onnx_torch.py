@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx", minversion="1.16", reason="needs onnx 1.16 or newer")
-torch = pytest.importorskip("torch", minversion="2.7", reason="needs PyTorch 2.7 or newer")
+torch = pytest.importorskip("torch", minversion="2.8", reason="needs PyTorch 2.8 or newer")
 
 import hforest.onnx as exchange
 import hforest.torch as layers

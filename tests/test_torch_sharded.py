@@ -65,8 +65,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(
-    torch.__version__.startswith("2.7."),
-    reason="fully_shard of PyTorch 2.7 adds gradients over gloo, that of later ones takes their mean",
+    torch.__version__.startswith("2.8."),
+    reason="fully_shard of PyTorch 2.8 adds gradients over gloo, that of 2.13 takes their mean",
 )
 def test_two_processes_share_parameters(tmp_path):
     script = tmp_path / "processes.py"

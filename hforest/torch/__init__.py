@@ -1,6 +1,6 @@
 """Hinge and neural forests in PyTorch: operators with gradients, and modules.
 
-Requires PyTorch 2.7 or newer: ``pip install -e '.[torch]'``. Write `import hforest.torch`; `import hforest`
+Requires PyTorch 2.8 or newer: ``pip install -e '.[torch]'``. Write `import hforest.torch`; `import hforest`
 does not import PyTorch.
 
 Errors are those of the array functions, with their messages. Half types outside of `torch.autocast` raise
@@ -16,10 +16,10 @@ from ..core.extras import missing as _missing
 try:
     import torch as _torch
 except ImportError as _error:
-    raise _missing("hforest.torch", "PyTorch 2.7 or newer", "torch") from _error
+    raise _missing("hforest.torch", "PyTorch 2.8 or newer", "torch") from _error
 
-if _is_older(_torch.__version__, 2, 7):
-    raise _missing("hforest.torch", "PyTorch 2.7 or newer", "torch", got=_torch.__version__)
+if _is_older(_torch.__version__, 2, 8):
+    raise _missing("hforest.torch", "PyTorch 2.8 or newer", "torch", got=_torch.__version__)
 
 from .conv_layers import HingeConv1d, HingeConv2d, HingeConv3d
 from .heads import NeuralForest

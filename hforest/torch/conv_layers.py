@@ -102,7 +102,7 @@ class _HingeConv(Forest):
         self.kernel_size, (self.stride, self.padding, self.dilation), self._places = kernel, steps, places
         self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
-    # Graphs of torch.fx of PyTorch 2.7 with Tensor | None cannot be pickled.
+    # Graphs of torch.fx of PyTorch 2.8 with Tensor | None cannot be pickled.
     def forward(self, x: Tensor, vector: Optional[Tensor] = None) -> Tensor:  # noqa: UP045
         """Returns the outputs, (n_images, *outputs, *out), or (n_images, n_trees, *outputs, *out).
 

@@ -37,7 +37,7 @@ def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     return numbers
 
 
-# Graphs of PyTorch 2.7 can neither read `Windows._fields` nor `tuple | list`.
+# Graphs of PyTorch 2.8 can neither read `Windows._fields` nor `tuple | list`.
 _SIZES = hinge.Windows._fields
 
 
