@@ -211,6 +211,7 @@ def race_features(n, seconds=0.4):
     writer.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [8, 40, 2000])
 def test_another_thread_changes_features(n):
     in_child(f"m.race_features({n})")

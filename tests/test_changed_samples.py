@@ -114,6 +114,7 @@ def attacked(kind, seconds=0.0):
     return [int(number) for number in done.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_that_change_between_calls_crash_nothing(kind):
     n_forests, n_calls = attacked(kind)

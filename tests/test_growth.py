@@ -166,8 +166,9 @@ def test_chains_equal_the_reference(n, settings):
 @pytest.mark.parametrize(
     ("shape", "settings"),
     [
-        ((40, 14000), {"max_features": 300}),  # bins of 8 bits, read from columns
-        ((40, 14000), {"max_features": 20}),  # and from rows
+        # Bins of 8 bits, read from columns, and from rows.
+        pytest.param((40, 14000), {"max_features": 300}, marks=pytest.mark.slow),
+        pytest.param((40, 14000), {"max_features": 20}, marks=pytest.mark.slow),
         ((300, 1000), {"max_features": 20}),  # bins of 16 bits
         ((300, 1000), {"max_features": 20, "task": "regression"}),
         ((40, 4000), {"projections": project.sparse_distribution(4000)}),

@@ -176,6 +176,7 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch
     assert max(widths) > 2 * builder.NODES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -216,6 +217,7 @@ def launched(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -390,6 +392,7 @@ CONSTRAINED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CONSTRAINED)
 def test_host_trees_with_monotonic_constraints(grown_alike, small, launched, dtype, case):
     x = np.round(np.random.default_rng(2).normal(size=(2000, 4)), 2).astype(dtype)

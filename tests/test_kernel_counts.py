@@ -54,9 +54,6 @@ LIMITS = {
     "optim.adam": Limit(0.99, 1.01, 8, 7813),
     "optim.adam_rows": Limit(0.62, 1.7, 12, 3900),
 }
-FAST = ("hinge.forward", "neural.forward", "project.project", "optim.adam")
-"""Jobs whose tests are in README's command."""
-
 CALLS = {
     # Launches and waits of a call; the same without checks. A call copies labels, and rows that it checks: one launch.
     "hinge.forward": (3, 1, 2, 0),
@@ -98,9 +95,8 @@ def beyond(counts, name, limit):
 
 
 @on_host
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in LIMITS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIMITS)
 def test_kernels_ask_for_no_more_memory(name, counts):
     assert not beyond(counts, name, LIMITS[name])
 
@@ -156,6 +152,7 @@ FAULTS = {
 
 
 @on_host
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_kernel_that_asks_for_more_is_seen(fault, counts, changed):
     old, new, found = FAULTS[fault]

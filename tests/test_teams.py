@@ -55,6 +55,7 @@ def teams(request, tmp_path):
     return [str(program)], {"LD_PRELOAD": _llvm()} if "LLVM" in request.param else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("n_threads", [2, 5])
 def test_loops_end_and_look_for_signals(teams, settings, n_threads):
