@@ -263,7 +263,7 @@ def printed(claim: Claim) -> list[str]:
 
 
 def measured(name: str, simd: str, options: argparse.Namespace, folder: Path) -> Rows:
-    """Runs a bench in a process of its own on one vector path; returns the rows of its record, none if it fails."""
+    """Runs a bench in a process of its own on one vector path; returns its rows, or none if it fails."""
     full, quick = BENCHES[name]
     script, *words = (quick if options.quick else full).split()
     if name == "grow" and options.data and not options.quick:
