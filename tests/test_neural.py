@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from unittest import mock
 
 import hypothesis
 import hypothesis.strategies as st
@@ -12,6 +13,8 @@ from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import layers, neural
+from hforest.core import dispatch
+from hforest.neural import gpu
 
 pytestmark = pytest.mark.kernels
 
@@ -450,6 +453,38 @@ def test_a_leaf_update_never_lowers_the_likelihood(backend, dtype, shape, scale,
         after = log_likelihood(f, leaves, y)
         assert (after >= before - 8 * np.finfo(dtype).eps * (1 + abs(before)) * len(y)).all()
         before = after
+
+
+@hypothesis.given(
+    shape=st.tuples(st.integers(1, 70), st.integers(1, 3), st.integers(1, 8), st.integers(1, 20)),
+    sharing=st.booleans(),
+    weighted=st.booleans(),
+    scale=st.sampled_from([1.0, 8.0, 100.0, 1000.0]),  # likelihoods of 1e-13, beyond float32, beyond float64
+    numbers=st.sampled_from([1, 1 << 25]),  # chunks of a row of samples, and one chunk
+    seed=st.integers(0, 2**16),
+)
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=60)
+def test_a_leaf_update_has_the_bits_of_the_cpu(
+    fast_backend, dtype, shape, sharing, weighted, scale, numbers, seed
+):
+    f, leaves, y = problem(*shape, dtype, seed, scale)
+    rng = np.random.default_rng(seed)
+    leaves[rng.random(leaves.shape) < 0.3] *= dtype(1e-12)
+    leaves /= leaves.sum(axis=2, keepdims=True)
+    index = weight = None
+    if sharing:
+        index = rng.integers(0, 6, f.shape[1:], dtype=np.int32)
+        f = (scale * rng.standard_normal((len(f), 6))).astype(dtype)
+    if weighted:
+        weight = rng.gamma(0.5, size=len(f)) * (rng.random(len(f)) < 0.8)
+        weight[0] = 1
+    of_samples = {} if weight is None else {"sample_weight": fast_backend.array(weight)}
+    moved = [None if a is None else fast_backend.array(a) for a in (f, y, leaves, index)]
+    with mock.patch.object(gpu, "NUMBERS", numbers):
+        got = neural.update_leaves(*moved[:3], 3, index=moved[3], **of_samples)
+    with dispatch.forced("cpu"):
+        want = neural.update_leaves(f, y, leaves, 3, index=index, sample_weight=weight)
+    assert_same_bits([fast_backend.numpy(got)], [want])
 
 
 def test_iterations_add_up(backend, dtype):
