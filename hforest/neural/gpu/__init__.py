@@ -1,10 +1,9 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
 Samples are divided into chunks, so that workspace does not grow with their number. A block routes a tile of
-samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results, except those of
-`update_leaves`, have the bits of the CPU. Samples whose products leave the range of the dtype are listed, and
-another kernel computes them as float64 logarithms, so that no function waits for the device: threads of a
-warp do not diverge. Kernels run on the caller's stream.
+samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results have the
+bits of the CPU. Samples whose products leave the range of the dtype are listed, and another kernel computes
+them as float64 logarithms, so that no function waits for the device: threads of a warp do not diverge. Kernels run on the caller's stream.
 """
 
 from collections.abc import Iterator
