@@ -70,6 +70,7 @@ CALLS = {
     "tree.apply": (15, 6, 2, 0),
     "neural.forward": (8, 3, 2, 0),
     "neural.loss_backward": (13, 5, 6, 1),
+    "neural.update_leaves": (39, 4, 32, 0),
     "co2.fit_stump": (19, 10, 8, 1),
     "project.project": (2, 2, 1, 0),
     "optim.adam": (1, 0, 1, 0),

@@ -1,9 +1,10 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
 Samples are divided into chunks, so that workspace does not grow with their number. A block routes a tile of
-samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results have the
-bits of the CPU. Samples whose products leave the range of the dtype are listed, and another kernel computes
-them as float64 logarithms, so that no function waits for the device: threads of a warp do not diverge. Kernels run on the caller's stream.
+samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results have the bits of the
+CPU. Samples whose products leave the range of the dtype are listed, and another kernel computes them as
+float64 logarithms, so that no function waits for the device: threads of a warp do not diverge. Kernels run on
+the caller's stream.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ SHARE = 4
 """A tile takes at most 1 / SHARE of the shared memory that a block can have."""
 
 LEVELS, *_ROWS = numbers("neural/mass.h", "HF_LEVELS", "HF_ROW_F32", "HF_ROW_F64")
-ROW = dict(zip((4, 8), _ROWS, strict=True))
+ROW: dict[int, int] = dict(zip((4, 8), _ROWS, strict=True))
 """Samples of a group of the leaf update, by bytes of a number."""
 
 LOCAL = 8
@@ -111,9 +112,9 @@ class _Chunk:
 
     def __init__(self, forest: Forest, first: int, n: int):
         self.part, self.xp, self.dtype = slice(first, first + n), array_module(forest.f), forest.f.dtype
-        names = ("f", "y") if forest.order is None else ("order", "y")
-        parts = {name: None if (a := getattr(forest, name)) is None else a[self.part] for name in names}
-        self.forest, self.n_samples = forest._replace(**parts, n_samples=n), n
+        y = None if forest.y is None else forest.y[self.part]
+        f, order = (forest.f[self.part], None) if forest.order is None else (forest.f, forest.order[self.part])
+        self.forest, self.n_samples = forest._replace(f=f, order=order, y=y, n_samples=n), n
 
     def empty(self, *shape: int) -> Array:
         """Returns an array of the dtype of f."""
