@@ -112,8 +112,9 @@ class _Chunk:
 
     def __init__(self, forest: Forest, first: int, n: int):
         self.part, self.xp, self.dtype = slice(first, first + n), array_module(forest.f), forest.f.dtype
-        y = None if forest.y is None else forest.y[self.part]
-        f, order = (forest.f[self.part], None) if forest.order is None else (forest.f, forest.order[self.part])
+        f, order, y = forest.f, forest.order, forest.y
+        y = None if y is None else y[self.part]
+        f, order = (f[self.part], None) if order is None else (f, order[self.part])
         self.forest, self.n_samples = forest._replace(f=f, order=order, y=y, n_samples=n), n
 
     def empty(self, *shape: int) -> Array:

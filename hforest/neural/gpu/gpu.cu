@@ -244,7 +244,7 @@ struct Posteriors {
 // Returns the factor of a sample with likelihood p in tree m; below LEAST_UPDATE it is 0, and the pair is listed.
 __device__ static inline real factor(const Forest& a, const Posteriors& to, size m, size n, double p) {
     const double times = to.times[n];
-    if (p >= LEAST_UPDATE) return flushed((real)(flushed(times) / p));
+    if (p >= LEAST_UPDATE) return (real)(flushed(times) / p);  // `posteriors` flushes products of it
     if (times == 0) return 0;
     atomicOr(&to.which[n / ROW * a.n_trees + m], 1 << n % ROW);
     to.listed[atomicAdd(to.n_listed, 1)] = (int)(n * a.n_trees + m);
