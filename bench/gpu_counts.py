@@ -193,6 +193,11 @@ def neural_backward(xp: Any, dtype: Any) -> Job:
     return Job(lambda: neural.loss_backward(f, leaves, y), (f, leaves, y))
 
 
+def neural_leaves(xp: Any, dtype: Any) -> Job:
+    f, leaves, y = neural_arrays(xp, dtype)
+    return Job(lambda: neural.update_leaves(f, y, leaves, 2), (f, leaves, y))
+
+
 def stump(xp: Any, dtype: Any) -> Job:
     x, y, w = moved(xp, numbers(5000, 64, dtype=dtype), labels(5000, 10), numbers(64, dtype=dtype, seed=2))
     return Job(lambda: tuple(co2.fit_stump(x, y, w, n_classes=10, max_rounds=1, rng=0)), (x, y, w))
@@ -246,6 +251,7 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "tree.apply": applied,
     "neural.forward": neural_forward,
     "neural.loss_backward": neural_backward,
+    "neural.update_leaves": neural_leaves,
     "co2.fit_stump": stump,
     "project.project": projections,
     "optim.adam": adam,

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from unittest import mock
 
 import hypothesis
 import hypothesis.strategies as st
@@ -12,6 +13,8 @@ from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import layers, neural
+from hforest.core import dispatch
+from hforest.neural import gpu
 
 pytestmark = pytest.mark.kernels
 
@@ -450,6 +453,38 @@ def test_a_leaf_update_never_lowers_the_likelihood(backend, dtype, shape, scale,
         after = log_likelihood(f, leaves, y)
         assert (after >= before - 8 * np.finfo(dtype).eps * (1 + abs(before)) * len(y)).all()
         before = after
+
+
+def leaf_update(dtype, seed):
+    """Returns arguments of `update_leaves` of any kind: likelihoods of any size, subnormal leaves and weights."""
+    rng = np.random.default_rng(seed)
+    n, n_trees, depth, n_classes = (rng.integers(1, most) for most in (150, 4, 9, 12))
+    scale, tiny = rng.choice([1.0, 8.0, 100.0, 1000.0]), seed % 3 == 0
+    f, leaves, y = problem(n, n_trees, depth, n_classes, dtype, seed, scale)
+    small = rng.choice([1e-12, 64 * np.finfo(dtype).smallest_subnormal] if tiny else [1e-12], leaves.shape)
+    leaves *= np.where(rng.random(leaves.shape) < 0.4, small, 1).astype(dtype)
+    leaves /= leaves.sum(axis=2, keepdims=True)
+    index = weight = None
+    if seed % 2:
+        index = rng.integers(0, 6, f.shape[1:], dtype=np.int32)
+        f = (scale * rng.standard_normal((n, 6))).astype(dtype)
+    if seed % 4 < 2:
+        weight = rng.gamma(0.5, size=n) * rng.choice([0, 1, 1], n)
+        weight *= rng.choice([1, 1e-40, 1e-306, 1e-310] if tiny else [1], n_classes)[y]
+        weight[0] = 1
+    return f, y, leaves, index, weight
+
+
+@pytest.mark.parametrize("numbers", [1, 1 << 25])  # chunks of 16 or 8 samples, and one chunk
+def test_a_leaf_update_has_the_bits_of_the_cpu(fast_backend, dtype, numbers):
+    for seed in range(100):
+        *arrays, index, weight = leaf_update(dtype, seed)
+        moved = [None if a is None else fast_backend.array(a) for a in (*arrays, index, weight)]
+        with mock.patch.object(gpu, "NUMBERS", numbers):
+            got = neural.update_leaves(*moved[:3], 3, index=moved[3], sample_weight=moved[4])
+        with dispatch.forced("cpu"):
+            want = neural.update_leaves(*arrays, 3, index=index, sample_weight=weight)
+        assert fast_backend.numpy(got).tobytes() == want.tobytes(), seed
 
 
 def test_iterations_add_up(backend, dtype):

@@ -137,7 +137,8 @@ def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
     if sample_weight is None:
         return None
     weight = supervised.sample_weight(sample_weight, y, some_above_0=len(y) > 0)
-    return weight / weight.mean() if len(y) else None
+    # NumPy adds them: the sum of a GPU has another order.
+    return weight / float(dispatch.to_numpy(weight).mean()) if len(y) else None
 
 
 def present(**arrays: Array | None) -> dict[str, Any]:

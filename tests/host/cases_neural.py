@@ -69,13 +69,16 @@ def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
         grad_p = rng.standard_normal((n, n_classes)).astype(dtype)
         results["grad_outputs"] = neural.backward(grad_p, f, leaves, index=index)
         results["leaves"] = neural.update_leaves(f, y, leaves, 2, index=index)
+        weight = rng.gamma(0.5, size=n) + (n == 1)
+        weight[::3] = 0 if n > 1 else 1
+        results["weighted"] = neural.update_leaves(f, y, leaves, 2, index=index, sample_weight=weight)
     return results
 
 
 def cases(dtype: type) -> Iterator[Case]:
     """Every shape."""
     labels = (f"{name}_{loss}" for name in ("grad", "loss", "p") for loss in ("forest", "tree"))
-    names = ("mu", "p", "y", *labels, "grad_outputs", "leaves")
+    names = ("mu", "p", "y", *labels, "grad_outputs", "leaves", "weighted")
     # The rows of pairs in shared memory, and in that of the device.
     for shape, local in itertools.product((*SHAPES, ONE_CLASS), (1, 8)):
         sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
@@ -86,7 +89,5 @@ def cases(dtype: type) -> Iterator[Case]:
         near |= {key: NEAR * roundings for key in names if key.startswith("loss_")}
         if shape != ONE_CLASS:
             yield Case(f"{name} local={local}", lambda s=shape, m=local: _results(s, m, dtype), near, 32)
-        exact = lambda s=shape, m=local: {  # noqa: E731
-            key: a for key, a in _results(s, m, dtype).items() if key != "leaves"
-        }
+        exact = lambda s=shape, m=local: _results(s, m, dtype)  # noqa: E731
         yield Case(f"{name} local={local} as on the CPU", exact, threads=32, beside="cpu")

@@ -91,9 +91,9 @@ HF_INLINE void hf_unflush(unsigned before) { hf_set_state(before); }
 /* ------------------------------------------------------------------------------------- float32 */
 
 #define DIGITS 24
-#define ROW 16
+#define ROW HF_ROW_F32
 #define LEAST HF_LEAST_F32
-#define LEAST_UPDATE 0x1p-40
+#define LEAST_UPDATE HF_LEAST_UPDATE_F32
 
 #define T(name) hf_##name##_f32_plain
 #define TILES hf_tiles_f32_plain
@@ -154,9 +154,9 @@ HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, co
 /* ------------------------------------------------------------------------------------- float64 */
 
 #define DIGITS 53
-#define ROW 8
+#define ROW HF_ROW_F64
 #define LEAST HF_LEAST_F64
-#define LEAST_UPDATE LEAST
+#define LEAST_UPDATE HF_LEAST_UPDATE_F64
 
 #define T(name) hf_##name##_f64_plain
 #define TILES hf_tiles_f64_plain

@@ -1,10 +1,10 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
 Samples are divided into chunks, so that workspace does not grow with their number. A block routes a tile of
-samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results, except those of
-`update_leaves`, have the bits of the CPU. Samples whose products leave the range of the dtype are listed, and
-another kernel computes them as float64 logarithms, so that no function waits for the device: threads of a
-warp do not diverge. Kernels run on the caller's stream.
+samples through a subtree of a tree; a thread has a pair of a sample and a tree. Results have the bits of the
+CPU. Samples whose products leave the range of the dtype are listed, and another kernel computes them as
+float64 logarithms, so that no function waits for the device: threads of a warp do not diverge. Kernels run on
+the caller's stream.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,9 @@ BLOCKS = 1024
 SHARE = 4
 """A tile takes at most 1 / SHARE of the shared memory that a block can have."""
 
-(LEVELS,) = numbers("neural/mass.h", "HF_LEVELS")
+LEVELS, *_ROWS = numbers("neural/mass.h", "HF_LEVELS", "HF_ROW_F32", "HF_ROW_F64")
+ROW: dict[int, int] = dict(zip((4, 8), _ROWS, strict=True))
+"""Samples of a group of the leaf update, by bytes of a number."""
 
 LOCAL = 8
 """A block's rows are in shared memory if they take at most 1 / LOCAL of the bytes that a block can have, so
@@ -43,6 +45,7 @@ class Forest(NamedTuple):
     """A forest and samples: a struct of subtrees.cuh, which describes its members."""
 
     f: Array
+    order: Array | None
     index: Any
     leaves: Array | None
     y: Array | None
@@ -94,33 +97,51 @@ class Listed(NamedTuple):
     grad: Array
 
 
+class Posteriors(NamedTuple):
+    """Pairs of the leaf update: a struct of gpu.cu, which describes its members."""
+
+    times: Array
+    factor: Array | None
+    n_listed: Array
+    listed: Array
+    which: Array
+
+
 class _Chunk:
     """Some samples in all trees."""
 
     def __init__(self, forest: Forest, first: int, n: int):
         self.part, self.xp, self.dtype = slice(first, first + n), array_module(forest.f), forest.f.dtype
-        y = None if forest.y is None else forest.y[self.part]
-        self.forest, self.n_samples = forest._replace(f=forest.f[self.part], y=y, n_samples=n), n
+        f, order, y = forest.f, forest.order, forest.y
+        y = None if y is None else y[self.part]
+        f, order = (f[self.part], None) if order is None else (f, order[self.part])
+        self.forest, self.n_samples = forest._replace(f=f, order=order, y=y, n_samples=n), n
 
     def empty(self, *shape: int) -> Array:
         """Returns an array of the dtype of f."""
         return self.xp.empty(shape, self.dtype)
 
-    def tiles(self, kernel: str, layer: tuple[int, int], n_rows: int, *args: Any) -> None:
-        """Launches a kernel with a block for each tile of a layer; a thread has n_rows rows."""
+    def tiles(self, kernel: str, layer: tuple[int, int], n_rows: int, *args: Any, least: int = 1) -> None:
+        """Launches a kernel with a block for each tile of a layer; a thread has n_rows rows.
+
+        Tiles have multiples of `least` samples.
+        """
         levels, n_subtrees = layer
         n_bytes = n_rows * ((1 << levels) + 1) * self.dtype.itemsize
         rows = launcher.compiler.block_bytes() // SHARE // n_bytes
-        rows = min(launcher.THREADS, max(1, rows - rows % WARP * (rows > WARP)))
+        rows = min(launcher.THREADS, max(least, rows - rows % (WARP if rows > WARP else least)))
         n_blocks = -(-self.n_samples // rows) * self.forest.n_trees * n_subtrees
         threads, args = -(-rows // WARP) * WARP, (self.forest, Tiles(rows, levels, n_subtrees), *args)
         launch(_PACKAGE, kernel, self.dtype, n_blocks, args, threads, rows * n_bytes)
 
-    def pairs(self, kernel: str, n_blocks: int | None, *args: Any) -> None:
-        """Launches a kernel over pairs in logarithms, by n_blocks blocks or a block for a few pairs."""
+    def blocks(self) -> int:
+        """Returns the number of blocks for listed samples."""
+        return min(self.n_samples, BLOCKS, max(1, NUMBERS // (self.forest.n_vertices + 1)))
+
+    def pairs(self, kernel: str, n_blocks: int, *args: Any) -> None:
+        """Launches a kernel over pairs in logarithms."""
         n_vertices = self.forest.n_vertices
         each = max(1, 2 * launcher.THREADS // (n_vertices + 1))  # so a thread has two leaves
-        n_blocks = n_blocks or -(-self.n_samples * self.forest.n_trees // each)
         n_numbers = 2 * each * (2 * n_vertices + 1)
         is_local = 8 * n_numbers <= launcher.compiler.block_bytes() // LOCAL
         rows = None if is_local else self.xp.empty((n_blocks, n_numbers), np.float64)
@@ -146,12 +167,12 @@ def _forest(
     vertices = array_module(f).empty((1, 1), np.int32) if index is None else index
     has_index, n_classes = int(index is not None), 0 if leaves is None else leaves.shape[2]
     n, n_functions = f.shape
-    return Forest(f, vertices, leaves, y, has_index, n, n_functions, trees[0], trees[1] - 1, n_classes)
+    return Forest(f, None, vertices, leaves, y, has_index, n, n_functions, trees[0], trees[1] - 1, n_classes)
 
 
 def _chunks(forest: Forest, width: int, fewest: int = FEWEST) -> Iterator[_Chunk]:
-    """Yields chunks of samples, for arrays with `width` numbers a tree."""
-    size = max(fewest, NUMBERS // (forest.n_trees * width))
+    """Yields chunks of multiples of `fewest` samples, for arrays with `width` numbers a tree."""
+    size = max(1, NUMBERS // (forest.n_trees * width) // fewest) * fewest
     for first in range(0, forest.n_samples, size):
         yield _Chunk(forest, first, min(size, forest.n_samples - first))
 
@@ -236,7 +257,7 @@ def loss_backward(
         _gradient(chunk, "gradient_by_labels", (), likelihood, to)
         if not forest:
             launch_each(_PACKAGE, "losses", f.dtype, n, args)
-        n_blocks = min(n, BLOCKS, max(1, NUMBERS // n_leaves))
+        n_blocks = chunk.blocks()
         weight = xp.empty((n_blocks, n_trees), np.float64)
         chunk.pairs("exact", n_blocks, Listed(*listed, likelihood, int(forest), n_all, weight, losses, grad))
         _gather(chunk, users, to, grad_f)
@@ -255,20 +276,53 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         _gather(chunk, users, to, grad_f)
 
 
+def _groups(y: Array, weight: Array | None, n_classes: int, row: int) -> tuple[Array, Array, Array]:
+    """Returns the samples in groups of one class, how often each counts, and the first group of each class.
+
+    Groups are filled up, and after the last one there may be more, with samples that count 0 times.
+    """
+    xp, n = array_module(y), len(y)
+    by_class, start = _users(y, n_classes)
+    first = xp.zeros(n_classes + 1, np.int64)
+    first[1:] = xp.cumsum(-(-(start[1:] - start[:-1]) // row))
+    place = xp.arange(n) + (row * first - start)[y[by_class]]
+    n_padded = (n + min(n, n_classes) * (row - 1)) // row * row  # or fewer, but this is known without a wait
+    order, times = xp.zeros(n_padded, np.int32), xp.zeros(n_padded, np.float64)
+    order[place] = by_class
+    times[place] = 1 if weight is None else weight[by_class]
+    return order, times, first
+
+
+def _expect(chunk: _Chunk, row: int, times: Array, first: Array, total: Array) -> None:
+    """Adds the posteriors of a chunk to `total`."""
+    forest, xp, n, n_trees = chunk.forest, chunk.xp, chunk.n_samples, chunk.forest.n_trees
+    n_groups, n_pairs, n_leaves = n // row, n * n_trees, forest.n_vertices + 1
+    layer = _, n_subtrees = _layers(n_leaves)[0]
+    listed = xp.zeros(1, np.int32), xp.empty(n_pairs, np.int32)
+    to = Posteriors(times[chunk.part], None, *listed, xp.zeros(n_groups * n_trees, np.int32))
+    if n_subtrees > 1:  # factors depend on likelihoods of other blocks
+        to, parts = to._replace(factor=chunk.empty(n_pairs)), chunk.empty(n_trees, n_subtrees, n)
+        chunk.tiles("likelihoods", layer, 1, parts)
+        launch_each(_PACKAGE, "factors", chunk.dtype, n_pairs, (forest, to, parts, n_subtrees))
+    sums, shares = chunk.empty(n_groups, n_trees, n_leaves), xp.empty((n_pairs, n_leaves), np.float64)
+    chunk.tiles("posteriors", layer, 1, to, sums, least=row)
+    chunk.pairs("leaf_shares", chunk.blocks(), *listed, shares)
+    args = (forest, to, sums, shares, first, chunk.part.start // row, total)
+    launch_each(_PACKAGE, "expect", chunk.dtype, total.size, args)
+
+
 def update_leaves(
     f: Array, index: Array | None, y: Array, weight: Array | None, n_iter: int, leaves: Array
 ) -> None:
     """Updates leaves n_iter times (Zhang 2017, last formula); samples count `weight` times, once if None."""
     n_trees, n_leaves, n_classes = leaves.shape
-    xp = array_module(f)
-    times = xp.ones(len(y), np.float64) if weight is None else weight
+    xp, row = array_module(f), ROW[f.dtype.itemsize]
+    order, times, first = _groups(y, weight, n_classes, row)
+    forest = _forest(f, index, (n_trees, n_leaves), leaves, y[order])
+    forest = forest._replace(order=order, n_samples=len(order))
     for _ in range(n_iter):
-        total = xp.zeros(leaves.shape, np.float64)
-        for chunk in _chunks(_forest(f, index, (n_trees, n_leaves), leaves, y), 2 * n_leaves, 1):
-            shares = xp.empty((chunk.n_samples, n_trees, n_leaves), np.float64)
-            chunk.pairs("leaf_shares", None, shares)
-            order, start = _users(y[chunk.part], n_classes)
-            args = (shares, order, start, times[chunk.part], n_trees, n_leaves, n_classes, total)
-            launch_each(_PACKAGE, "expect", f.dtype, total.size, args)
-        rows = n_trees * n_leaves
-        launch_each(_PACKAGE, "normalise", f.dtype, rows, (total, rows, n_classes, leaves))
+        total = xp.zeros((n_trees, n_classes, n_leaves), np.float64)
+        for chunk in _chunks(forest, n_leaves, row):
+            _expect(chunk, row, times, first, total)
+        args = (total, n_trees, n_leaves, n_classes, leaves)
+        launch_each(_PACKAGE, "normalise", f.dtype, n_trees * n_leaves, args)

@@ -15,19 +15,23 @@ __device__ static inline void log_decisions(double f, double* d, double* c) {
     *c = f < 0 ? -log_sum : -f - log_sum;
 }
 
-// Pairs that a block has: n, from `first` on.
+// Pairs that a block has: n, from `first` on, of those in `listed`, or of all if it is null.
 struct Pairs {
     const Forest& a;
+    const int* listed;
     size first, n, step;
     double *logs, *shares;  // rows of n pairs
 
-    __device__ Pairs(const Forest& a, const Rows& r, size first, size n)
-        : a(a), first(first), n(n), step(2 * a.n_vertices + 1),
+    __device__ Pairs(const Forest& a, const Rows& r, size first, size n, const int* listed = nullptr)
+        : a(a), listed(listed), first(first), n(n), step(2 * a.n_vertices + 1),
           logs(r.rows ? r.rows + blockIdx.x * 2 * r.each * step : block_memory), shares(logs + r.each * step) {}
+
+    // Returns the number of pair i: sample * n_trees + tree.
+    __device__ size pair(size i) const { return listed ? (size)listed[first + i] : first + i; }
 
     // Returns the value of the decision function of vertex v for pair i.
     __device__ double decision(size i, size v) const {
-        return function(a, (first + i) / a.n_trees, (first + i) % a.n_trees, v);
+        return function(a, pair(i) / a.n_trees, pair(i) % a.n_trees, v);
     }
 
     // Calls at(i, v) for each vertex v of each pair i of the block, level by level, upwards or downwards.
@@ -47,8 +51,8 @@ struct Pairs {
         const size n_leaves = a.n_vertices + 1;
         __syncthreads();  // the pairs before are done
         for (size j = threadIdx.x; j < n * n_leaves; j += blockDim.x) {
-            const size i = j / n_leaves, l = j % n_leaves, pair = first + i, m = pair % a.n_trees;
-            const real leaf = a.leaves[(m * n_leaves + l) * a.n_classes + a.y[pair / a.n_trees]];
+            const size i = j / n_leaves, l = j % n_leaves, sample = pair(i) / a.n_trees, m = pair(i) % a.n_trees;
+            const real leaf = a.leaves[(m * n_leaves + l) * a.n_classes + a.y[sample]];
             logs[i * step + a.n_vertices + l] = hf_log((double)leaf);
         }
         __syncthreads();
@@ -81,14 +85,19 @@ struct Pairs {
     }
 };
 
-// shares (n_pairs, n_leaves), OUT: the shares of the leaves. A block has `each` pairs.
-extern "C" __global__ void leaf_shares(Forest a, Rows r, double* out) {
-    const size n_leaves = a.n_vertices + 1, first = blockIdx.x * r.each;
-    const Pairs pairs(a, r, first, min(r.each, a.n_samples * a.n_trees - first));
-    pairs.ascend();
-    pairs.descend([](size, size, double) {});
-    for (size j = threadIdx.x; j < pairs.n * n_leaves; j += blockDim.x)
-        out[first * n_leaves + j] = pairs.shares[j / n_leaves * pairs.step + a.n_vertices + j % n_leaves];
+// shares (n_pairs, n_leaves), OUT: the shares of the leaves, of the n_listed pairs in `listed`. A block has `each` pairs
+// after the other.
+extern "C" __global__ void leaf_shares(Forest a, Rows r, const int* n_listed, const int* listed, double* out) {
+    const size n_leaves = a.n_vertices + 1;
+    for (size first = blockIdx.x * r.each; first < *n_listed; first += gridDim.x * r.each) {
+        const Pairs pairs(a, r, first, min(r.each, *n_listed - first), listed);
+        pairs.ascend();
+        pairs.descend([](size, size, double) {});
+        for (size j = threadIdx.x; j < pairs.n * n_leaves; j += blockDim.x) {
+            const size i = j / n_leaves, l = j % n_leaves;
+            out[pairs.pair(i) * n_leaves + l] = pairs.shares[i * pairs.step + a.n_vertices + l];
+        }
+    }
 }
 
 // The samples that `losses` lists, and their results.

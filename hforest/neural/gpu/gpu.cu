@@ -13,6 +13,11 @@
 //      the gradient. Launches 3 -> 2 and 3 -> 4. No bank conflicts; steps of the longest warp 173 -> 682 and 151 -> 2115,
 //      as a warp has 32 pairs through all levels. By shared memory, 28 warps of outputs fit a multiprocessor of an H100,
 //      12 of a gradient.
+//   3. update_leaves wrote float64 shares of all pairs, by logarithms, and added them sample by sample. It now writes sums
+//      of products over ROW samples; only pairs below LEAST_UPDATE have shares. Sectors of two iterations 142 -> 14.8 MB,
+//      in float64 152 -> 29 MB; of 5,000 pairs of depth 8, whose f is read twice, 143 -> 41.6 MB. Labels are sorted once in
+//      a call, not in each iteration. Launches of 2 iterations 21 -> 32, of 20 iterations 183 -> 104. Steps of an iteration
+//      805 -> 774, at depth 8 316 -> 1220, as a thread has a sample.
 
 #include "neural/gpu/subtrees.cuh"
 #include "neural/gpu/exact.cuh"
@@ -222,28 +227,120 @@ extern "C" __global__ void gather_functions(Forest a, Gradient of, const size* o
 
 // ------------------------------------------------------------------------------------------ leaves
 
-// total (n_trees, n_leaves, n_classes), IN and OUT: adds weight times share of the chunk's samples of class k, which
-// are order[start[k]:start[k + 1]]. One thread per number.
+// Samples are ordered by class. A group is ROW samples of one class: a tile of the CPU. The last one of a class is filled
+// up with samples that count 0 times. Sums here are of numbers from 0 on, so none of them is flushed.
+constexpr int ROW = DIGITS == 24 ? HF_ROW_F32 : HF_ROW_F64;
+constexpr double LEAST_UPDATE = DIGITS == 24 ? HF_LEAST_UPDATE_F32 : HF_LEAST_UPDATE_F64;
+
+// The pairs whose likelihood is below LEAST_UPDATE, and the factors of the others.
+struct Posteriors {
+    const double* times;  // IN (n_samples,): the number of times that samples count
+    real* factor;         // (n_trees, n_samples): `times` divided by the likelihood, or null if trees are subtrees
+    int* n_listed;        // OUT (1,), IN 0
+    int* listed;          // OUT (n_pairs,): the first n_listed ones, in any order
+    int* which;           // OUT (n_groups, n_trees): a bit for each sample of a group that is listed, IN 0
+};
+
+// Returns the factor of a sample with likelihood p in tree m; below LEAST_UPDATE it is 0, and the pair is listed.
+__device__ static inline real factor(const Forest& a, const Posteriors& to, size m, size n, double p) {
+    const double times = to.times[n];
+    if (p >= LEAST_UPDATE) return (real)(flushed(times) / p);  // `posteriors` flushes products of it
+    if (times == 0) return 0;
+    atomicOr(&to.which[n / ROW * a.n_trees + m], 1 << n % ROW);
+    to.listed[atomicAdd(to.n_listed, 1)] = (int)(n * a.n_trees + m);
+    return 0;
+}
+
+// Returns the likelihood of the label of this thread's sample in a subtree, from mu in its row.
+__device__ static inline real likelihood(const Forest& a, const Tile& tile) {
+    const real* const row = tile.row();
+    const real* leaf = a.leaves + tile.subtree() * tile.n_leaves * a.n_classes + a.y[tile.first + threadIdx.x];
+    real even = 0, odd = 0;
+    for (unsigned l = 0; l < tile.n_leaves; l += 2, leaf += 2 * a.n_classes) {
+        even += flushed(row[place(tile.n_leaves + l)] * leaf[0]);
+        odd += flushed(row[place(tile.n_leaves + l + 1)] * leaf[a.n_classes]);
+    }
+    return even + odd;
+}
+
+// parts (n_trees, n_subtrees, n_samples), OUT: the likelihood of the label in a subtree. A block a tile.
+extern "C" __global__ void likelihoods(Forest a, Tiles t, real* parts) {
+    const Tile tile(a, t);
+    tile.load(a);
+    if (!tile.has_row()) return;
+    tile.descend(a, tile.row(), tile.row());
+    parts[tile.subtree() * a.n_samples + tile.first + threadIdx.x] = likelihood(a, tile);
+}
+
+// Writes the factors of pairs from the parts of their likelihoods, IN. One thread per pair.
+extern "C" __global__ void factors(Forest a, Posteriors to, const real* parts, size n_subtrees) {
+    const size i = thread_number(), m = i / a.n_samples, n = i % a.n_samples;
+    if (m >= a.n_trees) return;
+    double p = 0;
+    for (size j = 0; j < n_subtrees; ++j) p += (double)parts[(m * n_subtrees + j) * a.n_samples + n];
+    to.factor[i] = factor(a, to, m, n, p);
+}
+
+// Returns at(first) + ... of ROW numbers that are APART apart, added by halves.
+template <int APART = 1, class At>
+__device__ static inline real added(const At& at, int first = 0) {
+    if constexpr (APART == ROW) return at(first);
+    else return added<2 * APART>(at, first) + added<2 * APART>(at, first + APART);
+}
+
+// sums (n_groups, n_trees, n_leaves), OUT: mu times factor, summed over a group. A block a tile of whole groups.
+extern "C" __global__ void posteriors(Forest a, Tiles t, Posteriors to, real* sums) {
+    const Tile tile(a, t);
+    const size own = tile.first + threadIdx.x;
+    tile.load(a);
+    if (tile.has_row()) {
+        real* const row = tile.row();
+        tile.descend(a, row, row);
+        row[tile.n_leaves] = to.factor ? to.factor[tile.m * a.n_samples + own]
+                                       : factor(a, to, tile.m, own, (double)likelihood(a, tile));
+    }
+    __syncthreads();
+    for (unsigned j = threadIdx.x; j < (unsigned)tile.n / ROW << t.levels; j += blockDim.x) {
+        const unsigned group = j >> t.levels, l = j & (tile.n_leaves - 1);
+        const real* const rows = (real*)block_memory + group * ROW * tile.step;
+        const size first = (tile.first / ROW + group) * a.n_trees * t.n_subtrees + tile.subtree();
+        sums[first * tile.n_leaves + l] = added([&](int s) {
+            const real* const row = rows + s * tile.step;
+            return flushed(row[place(tile.n_leaves + l)] * row[tile.n_leaves]);
+        });
+    }
+}
+
+// total (n_trees, n_classes, n_leaves), IN and OUT: adds the groups of the chunk, which has the groups from `start` on;
+// those of class k are first[k] to first[k + 1] - 1. shares (n_pairs, n_leaves), IN, of listed pairs. One thread per number.
 extern "C" __global__ void expect(
-    const double* shares, const size* order, const size* start, const double* weight, size n_trees,
-    size n_leaves, size n_classes, double* total
+    Forest a, Posteriors of, const real* __restrict__ sums, const double* __restrict__ shares, const size* first,
+    size start, double* total
 ) {
-    const size i = thread_number();
-    if (i >= n_trees * n_leaves * n_classes) return;
-    const size k = i % n_classes, l = i / n_classes % n_leaves, m = i / n_classes / n_leaves;
+    const size i = thread_number(), n_leaves = a.n_vertices + 1, l = i % n_leaves, m = i / n_leaves / a.n_classes;
+    if (m >= a.n_trees) return;
+    const size k = i / n_leaves % a.n_classes, stop = min(first[k + 1] - start, a.n_samples / ROW);
+    const double leaf = (double)flushed(a.leaves[(m * n_leaves + l) * a.n_classes + k]);
     double sum = total[i];
-    for (size s = start[k]; s < start[k + 1]; ++s)
-        sum += weight[order[s]] * shares[(order[s] * n_trees + m) * n_leaves + l];
+    for (size g = max(first[k] - start, (size)0); g < stop; ++g) {
+        const size pair = g * a.n_trees + m;
+        sum = flushed(sum) + flushed(leaf * (double)sums[pair * n_leaves + l]);
+        for (int listed = of.which[pair]; listed; listed &= listed - 1) {
+            const size n = g * ROW + __ffs(listed) - 1;
+            sum += of.times[n] * shares[(n * a.n_trees + m) * n_leaves + l];
+        }
+    }
     total[i] = sum;
 }
 
-// leaves (n_leaves, n_classes), OUT: the rows of total, IN, divided by their sums. The row of a leaf that is not
-// reached does not change. One thread per leaf.
-extern "C" __global__ void normalise(const double* total, size n_leaves, size n_classes, real* leaves) {
-    const size l = thread_number();
-    if (l >= n_leaves) return;
+// leaves (n_trees, n_leaves, n_classes), OUT: total (n_trees, n_classes, n_leaves), IN, divided by its sums over classes.
+// The row of a leaf that is not reached does not change. One thread per leaf.
+extern "C" __global__ void normalise(const double* total, size n_trees, size n_leaves, size n_classes, real* leaves) {
+    const size i = thread_number(), m = i / n_leaves, l = i % n_leaves;
+    if (m >= n_trees) return;
+    const double* const from = total + m * n_classes * n_leaves + l;
     double mass = 0;
-    for (size k = 0; k < n_classes; ++k) mass += total[l * n_classes + k];
+    for (size k = 0; k < n_classes; ++k) mass += from[k * n_leaves];
     if (!(mass >= HF_LEAST_MASS) || isinf(mass)) return;
-    for (size k = 0; k < n_classes; ++k) leaves[l * n_classes + k] = (real)(total[l * n_classes + k] / mass);
+    for (size k = 0; k < n_classes; ++k) leaves[i * n_classes + k] = (real)(from[k * n_leaves] / mass);
 }

@@ -25,7 +25,8 @@
 // The forest and the samples of a chunk. With has_index, index is the function of each vertex. Without it, the functions
 // are those of the vertices of all trees in order.
 struct Forest {
-    const real* __restrict__ f;       // IN (n_samples, n_functions)
+    const real* __restrict__ f;       // IN (n_samples, n_functions), or more samples
+    const int* __restrict__ order;    // IN (n_samples,): the samples' rows of f, or null if they are the first ones
     const int* __restrict__ index;    // IN (n_trees, n_vertices), read only if has_index
     const real* __restrict__ leaves;  // IN (n_trees, n_leaves, n_classes), or null
     const int* __restrict__ y;        // IN (n_samples,): labels, or null
@@ -35,12 +36,13 @@ struct Forest {
 // Returns the value of the decision function of vertex v of tree m for a sample of the chunk.
 __device__ static inline real function(const Forest& a, size sample, size m, size v) {
     const size at = m * a.n_vertices + v;
-    return a.f[sample * a.n_functions + (a.has_index ? (size)a.index[at] : at)];
+    return a.f[(a.order ? (size)a.order[sample] : sample) * a.n_functions + (a.has_index ? (size)a.index[at] : at)];
 }
 
 // Returns 0 with the sign of `a` for subnormal numbers: the CPU's kernels flush them.
-__device__ static inline real flushed(real a) {
-    return magnitude(a) < (DIGITS == 24 ? (real)0x1p-126 : (real)0x1p-1022) ? a * 0 : a;
+template <class T>
+__device__ static inline T flushed(T a) {
+    return fabs(a) < (sizeof(T) == 4 ? (T)0x1p-126 : (T)0x1p-1022) ? a * 0 : a;
 }
 
 // Sums of products of a mu and a leaf, each 0 or at least as large, are exact multiples of a normal number.
