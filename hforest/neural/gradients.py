@@ -118,7 +118,8 @@ def loss_backward(
         losses[weight == 0] = 0  # they may be infinite
         losses *= weight
         scale_rows(grad_f, weight)
-    mean = float(losses.sum()) / n if n else 0.0
+    # In the order of NumPy on every device.
+    mean = float(dispatch.to_numpy(losses).sum()) / n if n else 0.0
     return (mean, grad_f) if p is None else (mean, grad_f, p)
 
 
