@@ -67,7 +67,7 @@ ALLOCATIONS = {
     "quantiles": 6, "proximity": 6, "split of classes": 3, "split of targets": 3,
 }  # fmt: skip
 """Minimum number of allocations of a call; other calls have at least 10."""
-FAST = ("numbers", "targets", "quantiles")
+FAST = ("numbers",)
 """Calls whose tests are in README's command."""
 
 

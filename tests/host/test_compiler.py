@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to 
 
 FAULTS = HERE / "faults"
 FLOAT = np.dtype(np.float32)
+LARGE = ("growth", "neural", "hinge", "co2")  # subpackages whose cases take seconds
 FLOAT32_AND_NIGHTLY = [np.float32, pytest.param(np.float64, marks=pytest.mark.nightly)]
 
 
@@ -29,7 +30,10 @@ FLOAT32_AND_NIGHTLY = [np.float32, pytest.param(np.float64, marks=pytest.mark.ni
     [pytest.param(dtype, marks=[pytest.mark.slow] * (dtype == np.float32)) for dtype in exercise.DTYPES],
     ids=["float32", "float64"],
 )
-@pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
+@pytest.mark.parametrize(
+    "subpackage",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in exercise.SUBPACKAGES],
+)
 def test_kernels_agree_with_the_reference(subpackage, dtype):
     found = {case.name: exercise.problems(case) for case in exercise.cases_of(subpackage, dtype)}
     assert not {name: lines for name, lines in found.items() if lines}
@@ -63,6 +67,7 @@ def test_every_subpackage_has_cases():
         assert list(exercise.cases_of(subpackage, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subpackage", ["co2", "core", "growth", "hinge", "split", "tree"])
 def test_options_that_flush_are_seen(subpackage, monkeypatch):
     monkeypatch.setattr(launch, "OPTIONS", (*launch.OPTIONS, "-ftz=true"))
