@@ -301,7 +301,7 @@ def main() -> int:
     if options.records:
         return 0
     need("-e '.[bench]'", "sklearn", *(["torch"] if "hinge" in options.benches else []))
-    path, rows, below, failed = options.json, [], [], []
+    path, rows, below, failed = options.json, [], [], False
     said = {claim.name: figures(worst(columns(claim)))["range"] for claim in CLAIMS}
     if path and path.exists():
         rows = rows_of(path)
@@ -311,9 +311,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for bench, simd in itertools.product(options.benches, paths):
             of = measured(bench, simd, options, Path(folder))
-            if not of:  # as where code of PyTorch's compiler ends the process
+            if not of:  # as where code that PyTorch has compiled ends the process
                 print(f"{bench}, {simd}: the bench failed, and is left out", flush=True)
-                failed.append(f"{bench}, {simd}")
+                failed = True
             for claim in CLAIMS:
                 ratios = claim.ratios(of) if claim.bench == bench else {}
                 if not ratios:  # of another bench, or the other library is not installed
@@ -335,7 +335,7 @@ def main() -> int:
         print(
             f"below the pages: {'; '.join(dict.fromkeys(below))}; they print the worst column of the record"
         )
-    return int(bool(failed))
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_two_processors_and_two_vector_paths_are_columns(claims):
     for claim in claims.CLAIMS:
         if claim.bench:
             found = list(claims.columns(claim))
-            # PyTorch 2.13 ends the process where it compiles routes for the AVX-512 of an AMD EPYC (Zen 5).
+            # Code that PyTorch 2.13 compiles for AVX-512 ends the process on an AMD EPYC (Zen 5).
             paths = ("avx2",) if claim.bench == "hinge" else ("avx2", "avx512")
             assert {f"AMD EPYC, {path}" for path in paths} <= {*found}, claim.name
             of_xeon = {f"Intel(R) Xeon(R) Processor, {path}" for path in paths}
