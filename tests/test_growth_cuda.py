@@ -217,7 +217,6 @@ def launched(monkeypatch):
     return names
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -392,7 +391,6 @@ CONSTRAINED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CONSTRAINED)
 def test_host_trees_with_monotonic_constraints(grown_alike, small, launched, dtype, case):
     x = np.round(np.random.default_rng(2).normal(size=(2000, 4)), 2).astype(dtype)

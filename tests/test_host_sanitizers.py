@@ -54,7 +54,7 @@ FAULTS = [
     *(
         pytest.param("thread", fault, RACE, place, marks=[pytest.mark.nightly] * (i >= n_first))
         for faults, place, n_first in (
-            (IN_GROWTH, "growth/gpu/histogram.cuh:", 1), (IN_SMALL, "growth/gpu/small_nodes.cuh:", 1),
+            (IN_GROWTH, "growth/gpu/histogram.cuh:", 2), (IN_SMALL, "growth/gpu/small_nodes.cuh:", 1),
             (IN_REFINE, "co2/gpu/trees.cuh:", 1), (IN_STUMPS, "co2/gpu/stumps.cuh:", 1),
         )
         for i, fault in enumerate(faults)
