@@ -18,12 +18,11 @@ import row_worker
 
 import hforest
 from hforest import growth, project, scale
-from hforest.core import check, philox, supervised
+from hforest.core import check, machine, philox, supervised
 from hforest.growth import by_level, unchecked
 from hforest.growth.bins import Bins
 from hforest.growth.by_level import (
     edges,
-    levels,
     nodes,
     parts,
     planning,
@@ -416,7 +415,7 @@ def test_subtrees_grow_from_their_keys(name, dtype):
         side = hforest.tree.apply(whole._replace(**depth_one(whole)), x)[:, 0]
         order = np.argsort(side, kind="stable")
         n_left = int((side == side.min()).sum())
-        both = levels.child_keys(np.array([root], np.uint64))[0]
+        both = machine.words(root, philox.CHILDREN, 0, 2)
         roots = Roots(np.array([0, n_left, 60]), both, np.full(2, 60.0), np.ones(2, np.int64))
         objective = Objective(
             supervised.Target(y[order], None, 3), np.ones(60), 0, supervised.limits(3, 2, 1)

@@ -15,7 +15,7 @@ from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import co2, growth, project, scale, stats, tree
-from hforest.core import draws
+from hforest.core import draws, machine, philox
 from hforest.stats import permutation, problem
 
 N, N_TREES = 60, 30
@@ -55,16 +55,21 @@ def honest(x, y, n_trees=N_TREES, grow=hforest.grow, rng=0, **settings):
 # ------------------------------------------------------------------------------------------ draws
 
 
-def test_philox_of_arrays_is_that_of_numbers():
-    from hforest.core import philox
-
-    key, counter = 2**63 + 12345, np.array([0, 1, 2**33 + 7], np.uint64)
-    stream = np.array([[5], [2**62 + 1]], np.uint64)
-    low, high = philox.words(key, counter, stream)
-    for i, j in itertools.product(range(2), range(3)):
-        assert (int(low[i, j]), int(high[i, j])) == philox.keys(
-            philox.philox(key, int(counter[j]), int(stream[i, 0]))
-        )
+def test_words_are_those_of_counters_keys_and_streams():
+    key, streams = 2**63 + 12345, np.array([[5], [2**62 + 1]], np.uint64)
+    pairs = [
+        [philox.keys(philox.philox(key, c, int(s))) for c in range(2**33, 2**33 + 4)] for s in streams.flat
+    ]
+    want = np.array(pairs, np.uint64).reshape(2, 1, 8)
+    for first, n in itertools.product(range(3), range(6)):
+        got = machine.words(key, streams, 2**34 + first, n)
+        np.testing.assert_array_equal(got, want[..., first : first + n])
+        np.testing.assert_array_equal(machine.words(key, 5, 2**34 + first, n), got[0, 0])
+        np.testing.assert_array_equal(machine.words([key, key], 5, 2**34 + first, n), got[[0, 0], 0])
+        assert machine.words([], 5, first, n).shape == (0, n)
+        part = draws.of_rows(key, 2**34 + first, n)
+        want32 = [philox.philox(key, (2**34 + r) // 4, philox.ROWS)[r % 4] for r in range(first, first + n)]
+        assert part.tolist() == want32
 
 
 @pytest.mark.parametrize("draw", ["fixed", "bootstrap"])

@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import dispatch
+from ..core import dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
-from ..core.philox import keys, philox
+from ..core.philox import CHILDREN, keys, philox
 from ..growth import unchecked
-from ..growth.by_level.levels import child_keys
 from ..growth.by_level.nodes import ranges
 from ..growth.settings import Growth
 from ..growth.trees import Batch, Roots, left_of
@@ -125,7 +124,7 @@ def with_splits(nodes: Nodes, some: IntArray, trees: Forest) -> Nodes:
 def children(nodes: Nodes) -> Nodes:
     """Returns the children of the splits, without splits and values."""
     split = np.flatnonzero(nodes.feature != -1)
-    key = child_keys(nodes.key[split]).ravel()
+    key = machine.words(nodes.key[split], CHILDREN, 0, 2).ravel()
     return new_nodes(np.repeat(nodes.tree[split], 2), key, nodes.value.shape[1], nodes.threshold.dtype)
 
 

@@ -2,7 +2,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 MAX_THREADS: int
@@ -38,3 +38,4 @@ def fits(a: NDArray, dtype: np.dtype, axes: tuple[Any, ...], sizes: dict[str, in
 def apart(written: list[NDArray], read: list[NDArray]) -> bool: ...
 def copy(target: NDArray, source: NDArray) -> None: ...
 def gather(table: NDArray, index: NDArray) -> int: ...
+def words(key: ArrayLike, stream: ArrayLike, first: int, n: int) -> NDArray: ...

@@ -1,7 +1,10 @@
 """Threads, compiler and processor; values of context variables; the scans that validate every array of a
-call; and two loops with which benches measure the highest rates of memory and of loads."""
+call; two loops with which benches measure the highest rates of memory and of loads; and random words."""
 
+import math
 import os
+
+import numpy as np
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_New
@@ -23,6 +26,12 @@ cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
     double hf_serial_ns()
     void omp_set_num_threads(int n)
+
+cdef extern from "core/philox.h" nogil:
+    ctypedef struct hf_draw:
+        pass
+    hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream)
+    uint64_t hf_draw_key(hf_draw draw, int which)
 
 cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
@@ -483,3 +492,26 @@ def gather(const int32_t[::1] table, const int32_t[::1] index):
         for i in prange(n_chunks, schedule="static", num_threads=hf_threads()):
             total ^= _gather_some(&table[0], &index[i * INDICES], min(<Py_ssize_t> INDICES, n - i * INDICES))
     return total
+
+
+def words(key, stream, uint64_t first, Py_ssize_t n):
+    """Returns (*shape, n) uint64: random words first to first + n - 1 of each key and stream (philox.h).
+
+    Keys and streams are uint64 of one shape, or one of them is a number. A counter of Philox makes two words.
+    """
+    shape = np.shape(key) or np.shape(stream)
+    cdef const uint64_t[::1] keys = np.ravel(np.asarray(key, np.uint64))
+    cdef const uint64_t[::1] streams = np.ravel(np.asarray(stream, np.uint64))
+    cdef Py_ssize_t next_key = keys.shape[0] > 1, next_stream = streams.shape[0] > 1, i, j
+    result = np.empty((*shape, n), np.uint64)
+    cdef uint64_t[:, ::1] out = result.reshape(math.prod(shape), n)
+    cdef hf_draw draw
+    with nogil:
+        for i in range(out.shape[0]):
+            for j in range(-<Py_ssize_t> (first & 1), n, 2):
+                draw = hf_philox(keys[i * next_key], (first + <uint64_t> j) >> 1, streams[i * next_stream])
+                if j >= 0:
+                    out[i, j] = hf_draw_key(draw, 0)
+                if j + 1 < n:
+                    out[i, j + 1] = hf_draw_key(draw, 1)
+    return result

@@ -1,15 +1,13 @@
 """Philox 4x32-10 (Salmon et al., SC 2011) in Python, for reference implementations; kernels use philox.h."""
 
-import numpy as np
-
 from .launch import numbers
 
 BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION, POISSON, WEIGHTED = numbers(
     "core/philox.h", "BOOTSTRAP", "CHILDREN", "CANDIDATES", "THRESHOLD", "DIRECTION", "POISSON", "WEIGHTED",
     prefix="HF_STREAM_",
 )  # fmt: skip
-PROJECTION, ENTRY, ORDER, EPOCH, RESTART, JUMP = numbers(
-    "core/philox.h", "PROJECTION", "ENTRY", "ORDER", "EPOCH", "RESTART", "JUMP", prefix="HF_STREAM_"
+PROJECTION, ENTRY, ORDER, EPOCH, RESTART, JUMP, ROWS = numbers(
+    "core/philox.h", "PROJECTION", "ENTRY", "ORDER", "EPOCH", "RESTART", "JUMP", "ROWS", prefix="HF_STREAM_"
 )
 """Streams, which make draws of one key independent."""
 
@@ -29,24 +27,6 @@ def philox(key: int, counter: int, stream: int) -> tuple[int, int, int, int]:
         a, b, c, d = (q >> 32) ^ b ^ k0, q & _MASK, (p >> 32) ^ d ^ k1, p & _MASK
         k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
     return a, b, c, d
-
-
-def words(key: int, counter: np.ndarray, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns `keys(philox(key, counter, stream))` of arrays of uint64 that broadcast, as uint64.
-
-    >>> one, two = words(1, np.arange(2, dtype=np.uint64), np.array(3, np.uint64))
-    >>> (int(one[1]), int(two[1])) == keys(philox(1, 1, 3))
-    True
-    """
-    mask, half = np.uint64(_MASK), np.uint64(32)
-    a, b, c, d = counter & mask, counter >> half, stream & mask, stream >> half
-    k0, k1 = key & _MASK, key >> 32
-    for _ in range(10):
-        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
-        a, b = (q >> half) ^ b ^ np.uint64(k0), q & mask
-        c, d = (p >> half) ^ d ^ np.uint64(k1), p & mask
-        k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
-    return b << half | a, d << half | c
 
 
 def keys(words: tuple[int, int, int, int]) -> tuple[int, int]:

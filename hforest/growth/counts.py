@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..core import check, dispatch, philox, supervised
+from ..core import check, dispatch, machine, philox, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
 from ..core.bootstraps import row_groups
 
@@ -32,16 +32,9 @@ def _draw(seed: int, first_tree: int, n_draws: int, sample_weight: FloatArray, c
             counts[m] += np.bincount(row, minlength=n).astype(np.int32)
 
 
-def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
-    """Returns (size, 2) uint64: the words of counters first to first + size - 1."""
-    counter = np.arange(first, first + size, dtype=np.uint64)
-    words: IntArray = np.stack(philox.words(key, counter, np.array(stream, np.uint64)), axis=1)
-    return words
-
-
 def _weighted(key: int, first: int, size: int, upper: FloatArray) -> IntArray:
     """Returns (size,) int64: the first sample whose cumulative weight is above a uniform share of all."""
-    words = _pairs(key, philox.WEIGHTED, first // 2, -(-size // 2)).ravel()[:size]
+    words = machine.words(key, philox.WEIGHTED, first, size)
     share = (words >> np.uint64(11)) * 2.0**-53 * upper[-1]
     rows: IntArray = np.minimum(np.searchsorted(upper, share, side="right"), len(upper) - 1)
     return rows

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import check
+from ...core import check, machine
 from ...core.aliases import FloatArray, IntArray
 from ...core.defaults import default_left, sends_missing_left, sends_unknown_left
-from ...core.philox import keys, philox
+from ...core.philox import CHILDREN, keys, philox
 from ...core.scores import OF_RATIOS, node_score
 from ..reference.bounds import FREE, Bounds, clipped, of_children
 from ..reference.builder import bit_set
@@ -18,7 +18,7 @@ from ..reference.units import gain_in_unit, is_narrow, value
 from ..trees import GrownTree, RootUnits
 from . import parts, units
 from .engine import Engine, Handle
-from .levels import child_keys, sampled_features
+from .levels import sampled_features
 from .nodes import Split, Tree
 from .parts import Below, Draw, Step
 from .planning import Plan
@@ -238,7 +238,7 @@ class BatchOfTrees:
         chosen: dict[int, Any] = {}
         children, leaves = [], []
         splits = self._best_splits(pending, large)
-        of_children = child_keys(np.array([pending[i].key for i in large], np.uint64))
+        of_children = machine.words(np.array([pending[i].key for i in large], np.uint64), CHILDREN, 0, 2)
         limit = self.plan.settings.limits.min_impurity_decrease
         for i, best, two_keys in zip(large, splits, of_children.tolist(), strict=True):
             p = pending[i]

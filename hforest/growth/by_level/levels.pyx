@@ -30,7 +30,7 @@ from hforest.growth.cpu.sources.projections cimport (
     distribution_of, hf_candidate, hf_candidate_of, hf_distribution, hf_draw_projection, real,
 )
 from hforest.growth.cpu.task cimport (
-    HF_STREAM_CHILDREN, HF_STREAM_ENTRY, HF_STREAM_ROWS, hf_draw, hf_draw_key, hf_philox,
+    HF_STREAM_ENTRY, hf_philox,
 )
 
 from ...core.projections import draw_table
@@ -53,33 +53,6 @@ cdef enum:
 
 
 # ----------------------------------------------------------------------------- keys
-
-def child_keys(const uint64_t[::1] keys):
-    """Returns the keys of the left and the right child of each node: (n, 2) uint64."""
-    cdef int64_t v
-    cdef hf_draw draw
-    found = np.empty((keys.shape[0], 2), np.uint64)
-    cdef uint64_t[:, ::1] out = found
-    for v in range(keys.shape[0]):
-        draw = hf_philox(keys[v], 0, HF_STREAM_CHILDREN)
-        out[v, 0], out[v, 1] = hf_draw_key(draw, 0), hf_draw_key(draw, 1)
-    return found
-
-
-def words(uint64_t seed, int64_t first_row, int64_t n):
-    """Returns a random 32-bit word for each of the n rows from first_row on: (n,) uint32."""
-    cdef int64_t i, row
-    cdef hf_draw draw
-    found = np.empty(n, np.uint32)
-    cdef uint32_t[::1] out = found
-    draw.word[0] = draw.word[1] = draw.word[2] = draw.word[3] = 0
-    for i in range(n):
-        row = first_row + i
-        if i == 0 or row % 4 == 0:
-            draw = hf_philox(seed, <uint64_t> (row // 4), HF_STREAM_ROWS)
-        out[i] = draw.word[row % 4]
-    return found
-
 
 def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projections):
     """Returns projections 0 to n_projections - 1 of each node: indptr, indices (int32), data (float32).

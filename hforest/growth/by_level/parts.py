@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import check, dispatch, several, supervised
+from ...core import check, dispatch, draws, several, supervised
 from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
@@ -18,7 +18,7 @@ from ..settings import most_drawn
 from ..trees import Objective, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
-from .levels import in_units, partitioned, words
+from .levels import in_units, partitioned
 from .levels import leaf_totals as leaf_totals_of
 from .nodes import ranges
 from .settings import Checked
@@ -219,7 +219,7 @@ def sample(raw: RawPart, dtype: np.dtype, columns: IntArray, chosen: tuple[int, 
 
 def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarray:
     """Returns which of the rows from first_row on are sampled, each by a draw of its own."""
-    return words(seed, first_row, n) < threshold
+    return draws.of_rows(seed, first_row, n) < threshold
 
 
 def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_row: int) -> Part:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import dispatch
+from ...core import dispatch, draws
 from ...core.aliases import FloatArray, IntArray
 from ...core.defaults import sends_missing_left
-from .levels import find_bins, words
+from .levels import find_bins
 from .levels import histograms as histograms_of
 from .nodes import ranges
 from .parts import Part, State, Units, targets_in
@@ -101,7 +101,7 @@ def sampled_values(
 
     share: (n_nodes,) uint64: the number of rows of 2**32 that are sampled, each by a draw of its own.
     """
-    word = words(seed, part.first_row, part.codes.shape[1]).astype(np.uint64)
+    word = draws.of_rows(seed, part.first_row, part.codes.shape[1]).astype(np.uint64)
     of_nodes = [
         _values(part, rows[word[rows] < least], nodes.projections, first, last)
         for (rows, _, first, last), least in zip(_each(state, nodes), share, strict=True)

@@ -12,7 +12,6 @@ from hforest.growth.cpu.scorers.bodies cimport hf_bodies
 cdef extern from "core/philox.h" nogil:
     int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
     int HF_STREAM_DIRECTION, HF_STREAM_ENTRY, HF_STREAM_RESTART, HF_STREAM_JUMP, HF_STREAM_POISSON
-    int HF_STREAM_ROWS
     ctypedef struct hf_draw:
         uint32_t word[4]
     hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream)
