@@ -42,8 +42,8 @@ FLAGS = (
 )  # fmt: skip
 SANITIZE = {
     None: ("-O0",),  # compiling takes longer than the kernels
-    "thread": ("-O1", "-g", "-fsanitize=thread"),
-    "address,undefined": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+    "thread": ("-O0", "-g1", "-fsanitize=thread"),
+    "address,undefined": ("-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
     "counter": ("-O2",),  # counts.cpp
     # Calls of it for each access and each basic block, in place of ThreadSanitizer's runtime.
     "counts": (
