@@ -46,7 +46,7 @@ NEWEST=${NEWEST:-$PYTHON}
 block() { awk -v n="$1" '/^```/ { if (inside) { inside = 0 } else { inside = 1; count++; next } } inside && count == n' README.md; }
 
 # marked MARK: the test files that have a mark; the other files need not be imported, nor their libraries installed.
-marked() { grep -l "mark\.$1\b" tests/test_*.py lab/fuzz/test_*.py; }
+marked() { grep -rl --include="test_*.py" "mark\.$1\b" tests lab; }
 
 # step TEXT: begins a step, and adds the seconds of the previous step to the table.
 chain="" name="" since=0
@@ -81,11 +81,12 @@ print(*lines, sep="\n")
 END
 }
 
-# environment FOLDER EXTRA...: creates a virtual environment without the package.
+# environment FOLDER EXTRA...: creates a virtual environment without the package. Modules are translated when they are
+# imported, because most of them never are.
 environment() {
     "$PYTHON" -m venv "$1"
     requirements "${@:2}" > "$1/requirements.txt"
-    "$1/bin/pip" install -q -r "$1/requirements.txt"
+    "$1/bin/pip" install -q --no-compile -r "$1/requirements.txt"
 }
 
 # built FOLDER NAME=VALUE...: builds the modules in a copy of the checkout, from the C files of the checkout's build.
