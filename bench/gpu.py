@@ -13,7 +13,8 @@ graph    the same calls without Python: replays of a CUDA graph, if a call can b
 cpu      the same function on this machine's CPU, with all its threads
 share    the time to copy the minimum number of bytes that the call reads and writes, in percent of graph, or
          of gpu without a graph
-peers    the same job in other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
+peers    the same job in other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML,
+         nvForest
 
 If a job fails, its error is written to the record, and the next job runs. A job is skipped if the record has
 its row of this GPU and these sources. No job begins after --minutes.
@@ -169,6 +170,12 @@ def neural_backward(xp: Any) -> Job:
     return Job(lambda: neural.loss_backward(f, leaves, y), 2.0 * f.nbytes + leaves.nbytes)
 
 
+def neural_leaves(xp: Any) -> Job:
+    f, leaves, y = neural_arrays(xp)
+    call = functools.partial(neural.update_leaves, f, y, leaves, 5)
+    return Job(call, 5.0 * f.nbytes + 2 * leaves.nbytes)
+
+
 def projections(xp: Any) -> Job:
     x = numbers(10_000, 784)
     some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, rng=0)
@@ -281,6 +288,23 @@ def cuml_grow(n: int, n_trees: int) -> Call:
     return lambda: RandomForestClassifier(n_estimators=n_trees, max_features=5, n_bins=256).fit(x, y)
 
 
+def nvforest_predict(n: int, device: str = "gpu") -> Call:
+    """Returns a call that applies the same trees by nvForest, with the layout that it finds the fastest."""
+    import cupy
+    import nvforest
+
+    from hforest.treelite import to_treelite
+
+    xp = cupy if device == "gpu" else np
+    forest, (rows, _) = small_forest(), normal_table(n, 30)
+    x, few = xp.asarray(rows), rows[:1000]
+    model = nvforest.load_from_treelite_model(to_treelite(forest), device=device)
+    model = model.optimize(data=x, predict_method="predict_proba")
+    (shares,) = flat(model.predict_proba(xp.asarray(few)))
+    np.testing.assert_allclose(shares, tree.predict(forest, few), rtol=1e-4, atol=1e-6)
+    return lambda: model.predict_proba(x)
+
+
 JOBS: dict[str, Callable[[Any], Job]] = {
     "hinge forward 53 x 1000": functools.partial(hinge_forward, MNIST, "tree"),
     "hinge backward 53 x 1000": functools.partial(hinge_backward, MNIST, "tree"),
@@ -293,6 +317,7 @@ JOBS: dict[str, Callable[[Any], Job]] = {
     "adam 10M": adam,
     "neural forward 10k x 100": neural_forward,
     "neural backward 10k x 100": neural_backward,
+    "neural leaves 10k x 100, 5 iterations": neural_leaves,
     "project 10k x 28": projections,
     "best split 28 x 50k": best_split,
     "surrogate gradient 20k x 256": surrogate_grad,
@@ -313,6 +338,8 @@ JOBS: dict[str, Callable[[Any], Job]] = {
 
 PEERS: dict[str, dict[str, Callable[[], Call]]] = {
     "hinge step 53 x 1000": {"torch": functools.partial(torch_step, MNIST)},
+    "predict 50k x 100": {"nvforest": functools.partial(nvforest_predict, 50_000)},
+    "predict 1M x 100": {"nvforest": functools.partial(nvforest_predict, 1_000_000)},
     "grow 50k, 100 trees, 255 bins": {
         "xgboost": functools.partial(xgboost_grow, 50_000, 100),
         "cuml": functools.partial(cuml_grow, 50_000, 100),
