@@ -27,7 +27,7 @@ cdef void _cosines(int path, const double* a, Py_ssize_t n, double* out) noexcep
 
 cdef object _of(a, hf_function function):
     # Returns a function of an array, or a scalar for a scalar.
-    dtype = np.float32 if getattr(a, "dtype", None) == np.float32 else np.float64
+    rounded = getattr(a, "dtype", None) == np.float32
     result = np.array(a, np.float64, order="C")
     cdef double[::1] numbers = result.reshape(-1)
     cdef uint64_t state
@@ -36,8 +36,10 @@ cdef object _of(a, hf_function function):
             state = hf_enter_state()
             function(simd_path(), &numbers[0], numbers.shape[0], &numbers[0])
             hf_leave_state(state)
-    with np.errstate(over="ignore", under="ignore"):
-        return result.astype(dtype, copy=False)[()]
+    if rounded:
+        with np.errstate(over="ignore", under="ignore"):
+            result = result.astype(np.float32)
+    return result[()]
 
 
 def exp(a):

@@ -21,9 +21,10 @@ def _functions(f, index, m, n_vertices):
     return index[m]
 
 
-def _log_decision(f):
-    """Returns log sigmoid(f); log(1 - sigmoid(f)) is that of -f."""
-    return f - series.log1p(series.exp(f)) if f < 0 else -series.log1p(series.exp(-f))
+def _log_decisions(f):
+    """Returns log sigmoid(f) and log(1 - sigmoid(f)) of each function."""
+    rest = series.log1p(series.exp(-abs(f)))
+    return np.where(f < 0, f - rest, -rest), np.where(f > 0, -f - rest, -rest)
 
 
 def _log_sum(a, b):
@@ -35,9 +36,9 @@ def _log_sum(a, b):
 def _route_one(f):
     """Returns mu of the leaves for one sample and tree, from its decision functions in heap order."""
     mu = np.ones(2 * len(f) + 1)
-    for v, value in enumerate(f):
-        mu[2 * v + 1] = mu[v] * series.exp(_log_decision(value))  # d_n(x) = sigmoid(f_n(x)): to the left
-        mu[2 * v + 2] = mu[v] * series.exp(_log_decision(-value))  # 1 - d_n(x): to the right
+    left, right = map(series.exp, _log_decisions(f))  # d_n(x) = sigmoid(f_n(x)) and 1 - d_n(x)
+    for v in range(len(f)):
+        mu[2 * v + 1], mu[2 * v + 2] = mu[v] * left[v], mu[v] * right[v]
     return mu[len(f) :]
 
 
@@ -46,8 +47,9 @@ def _log_likelihoods(f, leaf):
     n_vertices = len(f)
     logs = np.empty(2 * n_vertices + 1)
     logs[n_vertices:] = series.log(leaf.astype(np.float64))
+    left, right = _log_decisions(f)
     for v in reversed(range(n_vertices)):
-        logs[v] = _log_sum(_log_decision(f[v]) + logs[2 * v + 1], _log_decision(-f[v]) + logs[2 * v + 2])
+        logs[v] = _log_sum(left[v] + logs[2 * v + 1], right[v] + logs[2 * v + 2])
     return logs
 
 
@@ -57,10 +59,11 @@ def _shares(f, logs):
     if logs[0] == -np.inf:
         return a
     a[0] = 1
-    for v, value in enumerate(f):
+    left, right = _log_decisions(f)
+    for v in range(len(f)):
         if a[v] > 0:
-            a[2 * v + 1] = a[v] * series.exp(_log_decision(value) + logs[2 * v + 1] - logs[v])
-            a[2 * v + 2] = a[v] * series.exp(_log_decision(-value) + logs[2 * v + 2] - logs[v])
+            a[2 * v + 1] = a[v] * series.exp(left[v] + logs[2 * v + 1] - logs[v])
+            a[2 * v + 2] = a[v] * series.exp(right[v] + logs[2 * v + 2] - logs[v])
     return a
 
 
@@ -109,9 +112,9 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
         for m in range(n_trees):
             a = _shares(rows[m], logs[m])
             at = _functions(f, index, m, n_leaves - 1)
+            d, not_d = map(series.exp, _log_decisions(rows[m]))
             for v in range(n_leaves - 1):
-                d, not_d = series.exp(_log_decision(rows[m][v])), series.exp(_log_decision(-rows[m][v]))
-                grad[at[v]] += weight[m] * (d * a[2 * v + 2] - not_d * a[2 * v + 1])
+                grad[at[v]] += weight[m] * (d[v] * a[2 * v + 2] - not_d[v] * a[2 * v + 1])
         grad_f[n] = grad / n_samples
 
 
@@ -122,8 +125,7 @@ def backward(grad_p, f, index, leaves, grad_f):
         grad = np.zeros(f.shape[1])
         for m in range(n_trees):
             at = _functions(f, index, m, n_leaves - 1)
-            row = f[n, at].astype(np.float64)
-            d, not_d = (series.exp([_log_decision(sign * value) for value in row]) for sign in (1, -1))
+            d, not_d = map(series.exp, _log_decisions(f[n, at].astype(np.float64)))
             value = np.empty(2 * n_leaves - 1)
             value[n_leaves - 1 :] = leaves[m].astype(np.float64) @ grad_p[n].astype(np.float64)
             for v in reversed(range(n_leaves - 1)):
