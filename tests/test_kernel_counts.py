@@ -65,7 +65,7 @@ CALLS = {
     "grow, whole tree, bins": (1286, 113, 1282, 111),
     "grow, root, projections": (164, 24, 160, 22),
     "split.best_split": (24, 13, 23, 12),
-    "tree.apply": (20, 8, 3, 1),
+    "tree.apply": (20, 8, 2, 0),
     "neural.forward": (8, 3, 2, 0),
     "neural.loss_backward": (12, 5, 5, 1),
     "neural.update_leaves": (39, 4, 32, 0),

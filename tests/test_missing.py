@@ -12,7 +12,7 @@ from growers import assert_all_same, assert_same, grow, on_paths, on_threads
 
 import hforest
 from hforest import cascade, hinge, neural, project, tree
-from hforest.core import files
+from hforest.core import files, machine
 from hforest.tree import walks
 
 LARGEST = {np.dtype(t): float(np.finfo(t).max) for t in (np.float32, np.float64)}
@@ -453,7 +453,24 @@ def test_few_levels_of_many_columns_are_walked_node_by_node(name, dtype, n_trees
     with entered(name) as backend:
         moved = tree.Forest(*map(backend.array, forest))
         np.testing.assert_array_equal(backend.numpy(tree.apply(moved, backend.array(x))), leaf)
-    assert len(copied) == (n_trees == 4)
+    assert len(copied) == (n_trees == 4 and name == "cpu")
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_missing_values_are_not_looked_for_on_a_gpu_inside_unchecked(name, dtype, monkeypatch):
+    """A look waits for the device."""
+    x, forest = known()
+    x = x.astype(dtype)
+    forest = hforest.grow(x, x[:, 0] > 0, 3, rng=0)
+    leaf, mean = tree.apply(forest, x), tree.predict(forest, x)
+    looks = []
+    looked = machine.first_nonfinite
+    monkeypatch.setattr(machine, "first_nonfinite", lambda a: looks.append(a) or looked(a))
+    with entered(name) as backend, hforest.unchecked():
+        moved, samples = tree.Forest(*map(backend.array, forest)), backend.array(x)
+        np.testing.assert_array_equal(backend.numpy(tree.apply(moved, samples)), leaf)
+        np.testing.assert_array_equal(backend.numpy(tree.predict(moved, samples)), mean)
+    assert len(looks) == 2 * (name == "cpu")
 
 
 def test_without_unchecked_samples_a_forest_that_knows_no_missing_values_refuses_them():

@@ -103,6 +103,7 @@ def _parts(
         or has_sets(forest)
         or forest.indptr.size
         or dispatch.is_reference()
+        or dispatch.runs_on_gpu(forest.feature)
         or isinstance(x, PlacedWindows | Compressed)
         or _walks_are_few(forest, x)
     ):
