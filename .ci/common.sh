@@ -4,8 +4,8 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-# Modules and tests are translated once, not in each process.
-unset PYTHONDONTWRITEBYTECODE
+# Modules and tests are translated once, not in each process, and are those of this checkout.
+unset PYTHONDONTWRITEBYTECODE PYTHONPATH
 # Waiting threads do not spin, because two chains of steps share the cores.
 export OMP_WAIT_POLICY=passive
 
