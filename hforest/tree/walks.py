@@ -148,7 +148,10 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
     plain = forest.forest if isinstance(forest, Prepared) else forest
     arrays = arrays_of(plain, x)
     dtype = arrays.threshold.dtype
-    samples, read, has_missing = rows.readable(x, dtype, knows_missing(arrays), REMEDY)
+    missing = knows_missing(arrays)
+    # A look at the samples waits for a GPU.
+    looks = checks.values_checked() or not dispatch.runs_on_gpu(arrays.feature)
+    samples, read, has_missing = rows.readable(x, dtype, missing and looks, REMEDY)
     check_walk(plain, arrays, read, samples.shape, what != _LEAVES)
     shape, result = (samples.shape[0], arrays.value.shape[1]), out
     if what == _LEAVES:
@@ -159,7 +162,7 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
         checks.outputs({"out": out}, {**read, "forest": plain})
     if result is None or isinstance(samples, Unconverted):
         result = dispatch.empty(arrays.feature)(shape, dtype)
-    _write(prepared, arrays, samples, what, result, has_missing)
+    _write(prepared, arrays, samples, what, result, has_missing or (missing and not looks))
     if out is None or result is out:
         return result
     out[...] = result  # an error in a block leaves it unchanged
