@@ -100,10 +100,7 @@ def hinge_step(shape: tuple[int, ...], xp: Any) -> Job:
 
     def step() -> Any:
         taken[0] += 1
-        scores, route = hinge.adam_forward(x, t, f, w, state, taken[0], 0.005)
-        loss, grad = layers.softmax_loss(scores, y)
-        grad_x = hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005)
-        return loss, grad_x
+        return hinge.adam_step(x, y, t, f, w, state, taken[0], 0.005)
 
     return Job(step, 28.0 * (t.size + w.size))
 

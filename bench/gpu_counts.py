@@ -124,9 +124,7 @@ def hinge_step(xp: Any, dtype: Any) -> Job:
 
     def step() -> Any:
         taken[0] += 1
-        scores, route = hinge.adam_forward(x, t, f, w, state, taken[0], 0.005)
-        _, grad = layers.softmax_loss(scores, y)
-        return hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005), t, w, tuple(state)
+        return hinge.adam_step(x, y, t, f, w, state, taken[0], 0.005), t, w, tuple(state)
 
     return Job(step, (x, y, t, f, w, tuple(state)))
 

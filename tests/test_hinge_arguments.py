@@ -78,7 +78,7 @@ def test_kernels_have_the_bits_of_the_checked_functions(backend, dtype, kind, ma
 
 def test_kernels_are_those_of_their_page():
     names = ["backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
-    names += ["adam_backward", "adam_forward"]
+    names += ["adam_backward", "adam_forward", "adam_step"]
     assert set(kernels.__all__) == {"MARGINS", "check_changed", *names}
     assert tuple(kernels.MARGINS) == MARGINS
     start, rows = kernels.touched_rows(np.array([[1, 2], [0, 2], [1, 1]], np.int32), 4)
@@ -411,6 +411,7 @@ def test_what_is_no_word_is_refused_elsewhere(value):
     steps = [
         lambda **word: hinge.adam_forward(x, t, f, w, state, 1, 0.1, **word),
         lambda **word: hinge.adam_backward(np.zeros((6, 4)), route, x, t, f, w, state, 1, 0.1, **word),
+        lambda **word: hinge.adam_step(x, np.zeros(6, int), t, f, w, state, 1, 0.1, **word),
     ]
     start = partial(hinge.init, 2, 2, 3)
     for name, calls in {

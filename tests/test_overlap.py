@@ -54,6 +54,7 @@ def _hinge(kind, margin, windows):
         "backward_sparse": {**back, "out": np.empty_like(x)},
         "adam_forward": {**forest, **step},
         "adam_backward": {**back, "grad_y": np.ones_like(y).sum(axis=-2), **step},
+        "adam_step": {**forest, "y": np.zeros(y.shape[:-2], np.int32), **step},
     }  # fmt: skip
 
 

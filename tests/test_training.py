@@ -1,5 +1,6 @@
 """The fused training step: equal to dense gradients and dense Adam, at the cost of the touched rows."""
 
+import contextlib
 from functools import partial
 from typing import NamedTuple
 
@@ -238,6 +239,30 @@ def test_it_learns(fast_backend, kind, read):
     assert losses[-1] < 0.1 * losses[0]
 
 
+@kinds
+@reads
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.parametrize("n", [0, 5])
+def test_a_whole_step_has_the_bits_of_its_parts(backend, dtype, kind, read, checks, n):
+    start, rng = forest(kind, read, 3, 3, (4,), dtype), np.random.default_rng(0)
+    one, parts = ([a.copy() for a in start] for _ in range(2))
+    states = [state_of(*p, read.margin) for p in (one, parts)]
+    words = {**read.words(kind), "aggregate": "mean", "beta1": 0.8}
+    for step in (1, 2, 3):
+        x = rng.normal(size=(n, *read.shape)).astype(dtype)
+        scores, route = hinge.adam_forward(x, *parts, states[1], step, LR, **words)
+        y = rng.integers(0, 4, scores.shape[:-1])
+        loss, grad = layers.softmax_loss(scores.reshape(-1, 4), y.reshape(-1))
+        grad_x = hinge.adam_backward(
+            grad.reshape(scores.shape), route, x, *parts, states[1], step, LR, **words
+        )
+        with contextlib.nullcontext() if checks else hforest.unchecked():
+            got = hinge.adam_step(x, y, *one, states[0], step, LR, **words)
+        for a, b in zip((*got, *one, *states[0]), (loss, scores, grad_x, *parts, *states[1]), strict=True):
+            assert (a is None) == (b is None)
+            assert a is None or np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
 # --------------------------------------------------------------------------------------- bad input
 
 
@@ -311,6 +336,41 @@ BAD += PROJECTIONS
 def test_bad_forward_input(changes, error, name, remedy):
     with pytest.raises(error, match=f"(?s)^{name}.*{remedy}"):
         hinge.adam_forward(**call(**changes))
+
+
+def step_call(**changes):
+    return call() | {"y": np.array([0, 1, 1, 0])} | changes
+
+
+BAD_STEP = [
+    ({"y": np.zeros(3, int)}, ValueError, "y", "a label for each sample"),
+    ({"y": np.zeros((4, 1), int)}, ValueError, "y", "a label for each sample"),
+    ({"y": np.zeros(4)}, TypeError, "y", "renumber"),
+    ({"y": [0, 1, 2, 1]}, IndexError, "y", "renumber"),
+    ({"y": [0, -1, 0, 1]}, IndexError, "y", "renumber"),
+    ({"weights": np.zeros((2, 4, 1, 2))}, ValueError, "weights", "agree"),
+    ({"x": np.zeros((4, 3), np.float32)}, TypeError, "thresholds", "astype"),
+    ({"step": 0}, ValueError, "step", "range"),
+    ({"state": None}, TypeError, "state", "adam_state"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "name", "remedy"), BAD_STEP)
+def test_bad_input_of_a_whole_step(changes, error, name, remedy):
+    a = step_call(**changes)
+    with pytest.raises(error, match=f"(?s)^{name}.*{remedy}"):
+        hinge.adam_step(**a)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_step_whose_scores_are_no_numbers_is_not_taken(value):
+    a = step_call(x=np.ones((4, 3)))
+    a["weights"][...] = value
+    before = [b.copy() for b in (a["thresholds"], *a["state"]) if b is not None]
+    with pytest.raises(ValueError, match=r"^scores: expected finite numbers, got .*; training has diverged"):
+        hinge.adam_step(**a)
+    for b, c in zip(before, (b for b in (a["thresholds"], *a["state"]) if b is not None), strict=True):
+        np.testing.assert_array_equal(b, c)
 
 
 def backward_call(**changes):

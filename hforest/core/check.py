@@ -99,21 +99,22 @@ def same_device(**arrays: Any) -> None:
     if {np.ndarray}.issuperset(map(type, arrays.values())):
         return
     first = next(iter(arrays))
+    on_gpu = is_cupy(arrays[first])
     for name, a in arrays.items():
-        if type(a) not in NUMPY_TYPES and not is_cupy(a):
+        here = is_cupy(a)
+        if not here and type(a) not in NUMPY_TYPES:
             raise TypeError(
                 f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; convert it with "
                 f"numpy.asarray({name}, dtype=..., order='C')"
             )
-        if is_cupy(a) != is_cupy(arrays[first]):
-            here, there = ("CuPy", "NumPy") if is_cupy(a) else ("NumPy", "CuPy")
+        if here != on_gpu:
+            got, like = ("CuPy", "NumPy") if here else ("NumPy", "CuPy")
             raise TypeError(
-                f"{name}: expected a {there} array like {first}, got a {here} array; move them to one device "
+                f"{name}: expected a {like} array like {first}, got a {got} array; move them to one device "
                 "with cupy.asarray or cupy.asnumpy"
             )
-    if is_cupy(arrays[first]):
-        for name, a in arrays.items():
-            on_current_device(name, a)
+    if on_gpu:
+        on_current_device(arrays)
 
 
 def on_cpu(**arrays: object) -> None:
@@ -141,7 +142,7 @@ def array(
 
     With `last_first` the elements at each index of the last axis of a NumPy array may be in C order instead.
     """
-    if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
+    if (type(a) is np.ndarray or is_cupy(a)) and machine.fits(a, dtype, axes, sizes):
         return
     if not isinstance(a, np.ndarray | np.generic) and not is_cupy(a):
         raise TypeError(

@@ -6,6 +6,7 @@ imported it.
 
 import importlib
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
@@ -21,20 +22,19 @@ FORCED: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
 _backends: dict[tuple[str, str], ModuleType] = {}
 
 
-def is_cupy(a: object) -> bool:
-    """Returns whether `a` is a cupy.ndarray, without importing CuPy."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(a, cupy.ndarray)
+is_cupy = machine.is_cupy
 
 
-def on_current_device(name: str, a: Any) -> None:
-    """Checks that a CuPy array is on the current device, where results are allocated and kernels run."""
-    here, there = int(sys.modules["cupy"].cuda.runtime.getDevice()), int(a.data.device_id)
-    if here != there:
-        raise ValueError(
-            f"{name}: expected device {here}, the current one, got device {there}; call inside "
-            f"`with cupy.cuda.Device({there}):`, and pass arrays of one device"
-        )
+def on_current_device(arrays: Mapping[str, Any]) -> None:
+    """Checks that CuPy arrays are on the current device, where results are allocated and kernels run."""
+    here = int(sys.modules["cupy"].cuda.runtime.getDevice())
+    for name, a in arrays.items():
+        if a.data.device_id != here:
+            there = int(a.data.device_id)
+            raise ValueError(
+                f"{name}: expected device {here}, the current one, got device {there}; call inside "
+                f"`with cupy.cuda.Device({there}):`, and pass arrays of one device"
+            )
 
 
 def array_module(a: object) -> ModuleType:

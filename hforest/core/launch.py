@@ -186,7 +186,7 @@ class CupyCompiler:
                 def address(a: Any) -> int:
                     data = a.data
                     if data.device_id != here:
-                        on_current_device(f"arrays of kernel {name}", a)
+                        on_current_device({f"arrays of kernel {name}": a})
                     return data.ptr
 
                 def passed(a: Any) -> Any:

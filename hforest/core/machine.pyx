@@ -3,6 +3,7 @@ call; two loops with which benches measure the highest rates of memory and of lo
 
 import math
 import os
+import sys
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from libc.string cimport memcpy
 cimport hforest.core.arrays as cnp
 
 cnp.import_array()
+
+cdef dict _modules = sys.modules
 
 cdef extern from "core/cpu_features.h" nogil:
     int HF_AVX2, HF_AVX512, HF_NEON
@@ -390,23 +393,39 @@ def first_named_outside(cnp.ndarray table, cnp.ndarray name, int32_t stop):
     return -1
 
 
-def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
-    """Returns whether an array has this dtype, C order, alignment and these axes.
+def is_cupy(a):
+    """Returns whether `a` is a cupy.ndarray, without importing CuPy."""
+    cupy = _modules.get("cupy")
+    return cupy is not None and isinstance(a, cupy.ndarray)
+
+
+def fits(a, dtype, tuple axes, dict sizes):
+    """Returns whether a NumPy or CuPy array has this dtype, C order, alignment and these axes.
 
     An axis is a number, or a name whose size is looked up in `sizes`; a new name's size is stored there. If
     the last axis is Ellipsis, any number of axes may follow.
     """
-    cdef Py_ssize_t i, n_axes = len(axes), size
-    if a.dtype is not dtype or not cnp.PyArray_IS_C_CONTIGUOUS(a) or not cnp.PyArray_ISALIGNED(a):
+    cdef Py_ssize_t i, n_axes = len(axes), n_sizes, size
+    cdef bint on_host = isinstance(a, cnp.ndarray)
+    cdef tuple shape = () if on_host else a.shape
+    if a.dtype is not dtype:
         return False
+    if on_host:
+        n_sizes = cnp.PyArray_NDIM(<cnp.ndarray> a)
+        if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray> a) or not cnp.PyArray_ISALIGNED(<cnp.ndarray> a):
+            return False
+    else:
+        n_sizes = len(shape)
+        if not a.flags.c_contiguous:
+            return False
     if n_axes and axes[n_axes - 1] is ...:
         n_axes -= 1
-        if cnp.PyArray_NDIM(a) < n_axes:
+        if n_sizes < n_axes:
             return False
-    elif cnp.PyArray_NDIM(a) != n_axes:
+    elif n_sizes != n_axes:
         return False
     for i in range(n_axes):
-        size = cnp.PyArray_DIM(a, i)
+        size = cnp.PyArray_DIM(<cnp.ndarray> a, i) if on_host else shape[i]
         axis = axes[i]
         if type(axis) is str:
             axis = sizes.setdefault(axis, size)
@@ -432,8 +451,8 @@ cdef (size_t, size_t) _bounds(cnp.ndarray a):
 
 
 def apart(list written, list read):
-    """Returns whether all are NumPy arrays, those in `written` are writable, and none of these overlaps
-    another.
+    """Returns whether all are NumPy arrays, or CuPy arrays in C order, those in `written` are writable, and
+    none of these overlaps another.
 
     The bounds of arrays are compared. Cost: some nanoseconds per pair.
     """
@@ -443,11 +462,15 @@ def apart(list written, list read):
         return False
     for i in range(n):
         a = written[i] if i < n_written else read[i - n_written]
-        if type(a) is not cnp.ndarray:
+        if type(a) is cnp.ndarray:
+            if i < n_written and not cnp.PyArray_ISWRITEABLE(a):
+                return False
+            bounds[2 * i], bounds[2 * i + 1] = _bounds(a)
+        elif is_cupy(a) and a.flags.c_contiguous:
+            bounds[2 * i] = a.data.ptr
+            bounds[2 * i + 1] = bounds[2 * i] + <size_t> a.nbytes
+        else:
             return False
-        if i < n_written and not cnp.PyArray_ISWRITEABLE(a):
-            return False
-        bounds[2 * i], bounds[2 * i + 1] = _bounds(a)
     for i in range(n_written):
         for j in range(i + 1, n):
             if bounds[2 * i] < bounds[2 * j + 1] and bounds[2 * j] < bounds[2 * i + 1]:

@@ -157,15 +157,24 @@ def _check_vector(name: str, a: Array, n: int) -> None:
 
 
 def labels(
-    name: str, y: ArrayLike, n: int, n_classes: Classes = None, *, or_targets: bool = False
+    name: str,
+    y: ArrayLike,
+    n: int,
+    n_classes: Classes = None,
+    *,
+    or_targets: bool = False,
+    kernels_index: bool = True,
 ) -> tuple[IntArray, int]:
     """Returns labels as int32, and the number of classes.
 
     Labels are integers or bools from 0 to n_classes - 1. If n_classes is None, each class must occur, and
     their number is the largest label plus 1; otherwise classes may be absent. With `or_targets` the remedy
-    for real numbers names the argument `task`.
+    for real numbers names the argument `task`. Without `kernels_index`, labels on a GPU index no memory there:
+    they are not copied.
     """
-    numbers = check.owned(integers_of_objects(as_given(name, y)))
+    numbers = integers_of_objects(as_given(name, y))
+    if kernels_index or isinstance(numbers, np.ndarray):
+        numbers = check.owned(numbers)
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
     kind = numbers.dtype.kind
     if kind in ("f", "O") and isinstance(numbers, np.ndarray):

@@ -32,7 +32,7 @@ from .ridge import LeafFit, fit_weights
 from .shared import AdamState, Gradients, Route, RowGradient
 from .starts import Parameters, init
 from .thresholds import median_thresholds, repair_thresholds, thresholds_consistent
-from .training import adam_backward, adam_forward, adam_state, adam_sync
+from .training import adam_backward, adam_forward, adam_state, adam_step, adam_sync
 
 __all__ = [
     "AdamState",
@@ -48,6 +48,7 @@ __all__ = [
     "adam_backward",
     "adam_forward",
     "adam_state",
+    "adam_step",
     "adam_sync",
     "backward",
     "backward_sparse",

@@ -16,6 +16,7 @@ NaN does not crash: results are NaN, or a sample goes left. `backward` does not 
 """
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from .. import optim
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.windows import Windows, geometry
+from ..layers.losses import as_loss, unchecked_softmax_loss
 from ..optim.tables import tables
 from .margins import MARGINS
 from .shared import (
@@ -48,6 +50,7 @@ __all__ = [
     "MARGINS",
     "adam_backward",
     "adam_forward",
+    "adam_step",
     "backward",
     "backward_sparse",
     "check_changed",
@@ -268,12 +271,12 @@ class _Step(NamedTuple):
     settings: dict[str, float]
     """lr, beta1, beta2 and eps."""
 
-    def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> None:
-        """Calls the backend's own step, which moves only rows that a batch touches."""
+    def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> Any:
+        """Calls the backend's own step, which moves only rows that a batch touches; returns what it returns."""
         lr, beta1, beta2, eps = self.settings.values()
         settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
         w, m, v = (_outputs_of(a) for a in (self.weights, self.state.weights_m, self.state.weights_v))
-        getattr(dispatch.backend(PACKAGE, x), run)(
+        return getattr(dispatch.backend(PACKAGE, x), run)(
             *arguments, (self.thresholds, self.features, w), self.state._replace(weights_m=m, weights_v=v),
             self.step, settings, REDUCTIONS[aggregate].divisor(len(w)), *to,
         )  # fmt: skip
@@ -366,3 +369,45 @@ def adam_backward(
     param, m, v = a.rows("weights")
     rows, grad = grads.weights
     optim.adam_rows(param, rows, grad, m, v, state.weights_last.reshape(-1), step, **settings)
+
+
+def adam_step(
+    x: FloatArray,
+    y: IntArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    kind: Kind = "tree",
+    margin: str = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    check_scores: Callable[[FloatArray], None] | None = None,
+    out: tuple[FloatArray, Route, FloatArray],
+) -> Any:
+    """Takes a step of Adam on the softmax loss of int32 labels; returns the loss, writes scores, route, grad_x.
+
+    check_scores is called before a parameter moves. Labels that are no class are allowed on a GPU alone.
+    """
+    scores, route, grad_x = out
+    backend, n_classes = dispatch.backend(PACKAGE, x), weights.shape[2]
+    arrays: Any = (thresholds, features, weights, state, step)
+    settings: Any = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+    words: Any = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    is_plain = margin == "column" and windows is None and check_scores is None
+    if is_plain and 0 < len(x) <= getattr(backend, "MOST_OF_STEP", 0):
+        a = _Step(*arrays, settings)
+        to = route, scores, grad_x
+        return as_loss(a.backend("adam_step", x, kind, x, y, aggregate=aggregate, to=to))
+    adam_forward(x, *arrays, **settings, **words, out=(scores, route))
+    if check_scores is not None:
+        check_scores(scores)
+    loss, grad = unchecked_softmax_loss(scores.reshape(-1, n_classes), y.reshape(-1))
+    adam_backward(grad.reshape(scores.shape), route, x, *arrays, **settings, **words, out=grad_x)
+    return loss

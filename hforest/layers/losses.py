@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import ArrayLike, FloatArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.gpu import cast
 
 _PACKAGE = __package__
@@ -51,16 +51,21 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     n = sizes["n_samples"]
     with check.together(scores):
         check.finite("scores", scores, remedy=check.OF_LAYERS)
-        labels, _ = supervised.labels("y", y, n, sizes["n_classes"])
+        labels, _ = supervised.labels("y", y, n, sizes["n_classes"], kernels_index=False)
     check.same_device(scores=scores, y=labels)
-    if n == 0:
+    return unchecked_softmax_loss(scores, labels)
+
+
+def unchecked_softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Any, FloatArray]:
+    """Returns what `softmax_loss` returns, for int32 labels, without any check."""
+    if len(scores) == 0:
         return 0.0, dispatch.array_module(scores).empty_like(scores)
     loss, grad = dispatch.backend(_PACKAGE, scores).softmax_loss(scores, labels)
-    return _number(loss), grad
+    return as_loss(loss), grad
 
 
-def _number(loss: Any) -> Any:
-    # A loss of CuPy stays on the device: reading it waits.
+def as_loss(loss: Any) -> Any:
+    """Returns a float of a NumPy loss. A loss of CuPy stays on the device: reading it waits."""
     return float(loss) if isinstance(loss, np.ndarray | np.generic) else loss
 
 
@@ -114,4 +119,4 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
             difference = np.subtract(prediction, y, dtype=_FLOAT64)
             grad = np.divide(difference, n, out=np.empty_like(prediction), casting="same_kind")
         difference *= difference
-        return _number(difference.sum() / (2 * n)), grad
+        return as_loss(difference.sum() / (2 * n)), grad

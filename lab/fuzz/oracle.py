@@ -31,6 +31,7 @@ IN_PLACE = {
     "hinge.adam_sync": {"thresholds", "weights", "state"},
     "hinge.adam_forward": {"thresholds", "features", "weights", "state"},
     "hinge.adam_backward": {"thresholds", "features", "weights", "state"},
+    "hinge.adam_step": {"thresholds", "features", "weights", "state"},
     "layers.normalize_update": {"mean", "var"},
     "demo.step": {"state"},
     "demo.train": {"state"},
@@ -40,7 +41,7 @@ IN_PLACE = {
 """Arguments that are documented to be changed, beside `out` and `history`."""
 
 
-STEPS = ("adam_forward", "adam_backward")
+STEPS = ("adam_forward", "adam_backward", "adam_step")
 """Functions whose states differ between backends by steps that rows have missed."""
 
 

@@ -209,7 +209,7 @@ def _labels(s: Setting) -> np.ndarray:
 
 options("aggregate", None, "sum", "mean")
 options("outputs", (), 2, (2, 1))
-for _name in ("adam_forward", "adam_backward"):
+for _name in ("adam_forward", "adam_backward", "adam_step"):
     options(f"hinge.{_name}.aggregate", "sum", "mean")
 options("hinge.kind", "tree", "fern")
 options("hinge.margin", "column", "projection")
@@ -268,7 +268,19 @@ def _weights(s: Setting) -> np.ndarray:
     return s.numbers(s.n_trees, 2**s.depth, *s.choice(((), (2,), (17,))))
 
 
+@value("hinge.adam_step.weights")
+def _weights_of_classes(s: Setting) -> np.ndarray:
+    return s.numbers(s.n_trees, 2**s.depth, s.choice((1, 2, 17)))
+
+
 _WORDS = ("kind", "margin", "windows")
+
+
+@value("hinge.adam_step.y")
+def _labels_of_places(s: Setting) -> np.ndarray:
+    arrays = [s.argument(name) for name in ("x", "thresholds", "features")]
+    route = hinge.traverse(*arrays, **{name: s.argument(name) for name in _WORDS})
+    return s.indices(s.argument("weights").shape[2], *route.leaf.shape[:-1], dtype=np.int64)
 
 
 @value("hinge.route")

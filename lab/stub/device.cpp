@@ -39,6 +39,7 @@ std::map<char *, Block> blocks;  // by address
 
 // What the tests count, by name; stub_count reads it.
 std::map<std::string, long long> counts;
+bool runs = true;  // whether launches run kernels
 long long in_use, in_use_before;  // bytes of allocations, now and when the counts were reset
 
 void count(const char *name, long long n = 1) {
@@ -96,6 +97,8 @@ long long stub_count(const char *name) {
     const auto found = counts.find(name);
     return found == counts.end() ? 0 : found->second;
 }
+
+void stub_idle(int idle) { runs = !idle; }
 
 void stub_reset() {
     const std::lock_guard<std::mutex> guard(lock);
@@ -313,7 +316,7 @@ CUresult cuLaunchKernel(
     int outcome;
     {
         const std::lock_guard<std::mutex> guard(running);
-        outcome = f->entry->run(grid, block, shared, copies.data());
+        outcome = runs ? f->entry->run(grid, block, shared, copies.data()) : 0;
     }
     for (void *copied : copies) free(copied);
     return outcome ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;

@@ -8,7 +8,8 @@ from unittest import mock
 
 import numpy as np
 
-from hforest import hinge
+import hforest
+from hforest import hinge, layers
 from hforest.core.windows import geometry
 from hforest.hinge import gpu
 
@@ -149,6 +150,30 @@ def _steps(kind: str, n: int, n_trees: int, depth: int, outputs: int, dtype: typ
     return results | {"thresholds": t, "weights": w}
 
 
+def _whole_steps(
+    kind: str, n: int, n_trees: int, depth: int, outputs: int, dtype: type
+) -> dict[str, np.ndarray]:
+    """Which results of `adam_step` have the bits of its parts; steps as those of `_steps`."""
+    rng = np.random.default_rng(depth)
+    samples, y = rng.standard_normal((2, n, 5)).astype(dtype), rng.integers(0, outputs, n, np.int32)
+    start = hinge.init(n_trees, depth, 5, outputs, kind=kind, dtype=dtype, rng=1)
+    one, parts = (tuple(a.copy() for a in start) for _ in range(2))
+    states = hinge.adam_state(*one[::2]), hinge.adam_state(*parts[::2])
+    results = {}
+    for step in (1, 2, 3):
+        x = samples[step % 2]
+        with hforest.unchecked():
+            got = hinge.adam_step(x, y, *one, states[0], step, 0.1, kind=kind, aggregate="mean")
+        scores, route = hinge.adam_forward(x, *parts, states[1], step, 0.1, kind=kind, aggregate="mean")
+        loss, grad = layers.softmax_loss(scores, y)
+        grad_x = hinge.adam_backward(
+            grad, route, x, *parts, states[1], step, 0.1, kind=kind, aggregate="mean"
+        )
+        pairs = zip((*got, *one, *states[0]), (loss, scores, grad_x, *parts, *states[1]), strict=True)
+        results[f"equal {step}"] = np.array([np.array_equal(a, b) for a, b in pairs if b is not None])
+    return results
+
+
 def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
     """Margins that float32 holds as subnormals."""
     rng = np.random.default_rng(0)
@@ -220,5 +245,6 @@ def cases(dtype: type) -> Iterator[Case]:
             ("thresholds", "weights", *(f"{a} {b}" for a in ("y", "grad_x") for b in (1, 2, 3))), 256.0
         )
         yield Case(f"steps of {shape}", lambda s=shape: _steps(*s, dtype), near, 32)
+        yield Case(f"steps in one call of {shape}", lambda s=shape: _whole_steps(*s, dtype), threads=32)
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

@@ -27,6 +27,9 @@ PAIRS = 1 << 22
 MAX_THREADS, DOT, COLUMNS = numbers("hinge/gpu/gpu.cu", "MAX_THREADS", "DOT", "COLUMNS")
 ADDING, TOGETHER = numbers("hinge/gpu/gradients.cuh", "ADDING", "TOGETHER")
 
+MOST_OF_STEP = ADDING
+"""Samples of `adam_step`, at most: a block of `adam_parameters` has a thread for each of their losses."""
+
 GROUP, SAMPLES, FEWEST = 16, 1024, 256
 """Trees and samples of a block of `route_column_shared`, and the least number of samples for which it is
 faster."""
@@ -69,7 +72,7 @@ class Pull(NamedTuple):
 class Routed(NamedTuple):
     """Routes, and the arrays from which slopes are computed: a struct of gradients.cuh."""
 
-    grad_y: FloatArray
+    grad_y: FloatArray | None
     leaf: IntArray
     margin: FloatArray
     vertex: IntArray
@@ -120,6 +123,13 @@ class Sums(NamedTuple):
     n_numbers: int
     divisor: float
     sums: FloatArray | None
+
+
+class Losses(NamedTuple):
+    """Losses of samples, and their mean: a struct of steps.cuh."""
+
+    of_samples: Any
+    mean: Any
 
 
 LANES_OF = {"column": 1, "projection": DOT}
@@ -190,7 +200,7 @@ def leaf_outputs(
         launch_each(PACKAGE, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
     else:
         columns = COLUMNS if y.size >= BUSY * COLUMNS else min(COLUMNS, max(FEW_COLUMNS, n_outputs))
-        threads = columns * min(MAX_THREADS // columns, n_trees)
+        threads = 32 + columns * min((MAX_THREADS - 32) // columns, n_trees)
         launch(
             PACKAGE, "leaf_outputs_sum", y.dtype, -(-y.size // columns), (*args, columns, divisor, y), threads
         )
@@ -260,10 +270,14 @@ def _backward_images(
 
 
 def _routed(
-    grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float, slope: FloatArray | None = None
+    grad_y: FloatArray | None,
+    route: Route,
+    weights: FloatArray,
+    divisor: float,
+    slope: FloatArray | None = None,
 ) -> Routed:
     n_trees, n_leaves, n_outputs = weights.shape
-    grad_trees = n_trees if grad_y.ndim == 3 else 1
+    grad_trees = 1 if grad_y is None or grad_y.ndim < 3 else n_trees
     return Routed(grad_y, *route, weights, grad_trees, n_leaves, n_outputs, divisor, slope)
 
 
@@ -278,15 +292,20 @@ def _pairs(route: Route, turned: bool) -> Pairs:
     return Pairs(*copy, slope, n_samples, n_trees, 1, step)
 
 
+def _is_local(n_sums: int, dtype: np.dtype) -> int:
+    # Returns whether the sums of a block of `write_grad_x` are in its shared memory.
+    return int(n_sums * dtype.itemsize <= launcher.compiler.block_bytes() // 4)
+
+
 def _backward_x(
     grad_y: FloatArray, route: Route, features: IntArray, weights: FloatArray, divisor: float,
     grad_x: FloatArray,
 ) -> Pairs:  # fmt: skip
     # Writes grad_x and the slopes, and returns the latter.
     n_samples, n_features = grad_x.shape
-    n_bytes, most = n_features * grad_x.itemsize, launcher.compiler.block_bytes() // 4
-    together = TOGETHER if n_samples >= MANY and TOGETHER * n_bytes <= most else 1
-    pairs, is_local = _pairs(route, together > 1), int(n_bytes <= most)
+    n_bytes = n_features * grad_x.itemsize
+    together = TOGETHER if n_samples >= MANY and _is_local(TOGETHER * n_features, grad_x.dtype) else 1
+    pairs, is_local = _pairs(route, together > 1), _is_local(n_features, grad_x.dtype)
     a = _routed(grad_y, route, weights, divisor)
     args = (a, pairs, features, features.shape[1], n_features, together, is_local, grad_x)
     threads = _threads(max(pairs.n_trees, n_features) * together)
@@ -383,6 +402,24 @@ def _moved(parameters: Arrays, state: AdamState) -> tuple[Moved, Moved]:
     )
 
 
+def _adam_route(
+    kind: Kind,
+    x: FloatArray,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    route: Route,
+) -> None:
+    # Takes the rows that a batch reads to step - 1; writes the route (Lay et al. 2018, Alg. 3).
+    _, features, weights = parameters
+    a = _routing(kind, None, features, x.shape[1], route)
+    args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    if len(x):
+        launch(PACKAGE, "adam_route", x.dtype, len(features), (*args, *tables))
+
+
 def adam_forward(
     kind: Kind,
     x: FloatArray,
@@ -395,13 +432,8 @@ def adam_forward(
     y: FloatArray,
 ) -> None:
     """Takes the rows that a batch reads to step - 1; writes route and y (Lay et al. 2018, Alg. 3, eq. 10)."""
-    _, features, weights = parameters
-    a = _routing(kind, None, features, x.shape[1], route)
-    args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
-    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
-    if len(x):
-        launch(PACKAGE, "adam_route", x.dtype, len(features), (*args, *tables))
-    leaf_outputs(route[0], route[1], weights, divisor, y)
+    _adam_route(kind, x, parameters, state, step, settings, route)
+    leaf_outputs(route[0], route[1], parameters[2], divisor, y)
 
 
 def adam_backward(
@@ -416,15 +448,56 @@ def adam_backward(
 ) -> None:
     """Writes grad_x (Lay et al. 2018, eq. 11-12); takes a step of Adam for the rows that a batch touches."""
     _, features, weights = parameters
-    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape, weights.shape
     if len(grad_y) == 0:
         # The first vertices take a step without samples, too: as with a sample whose gradient is zero.
-        zeros, dtype = array_module(grad_y).zeros, grad_x.dtype
-        grad_y, grad_x = zeros((1, n_outputs), dtype), zeros((1, grad_x.shape[1]), dtype)
+        zeros, dtype, n_trees = array_module(grad_y).zeros, grad_x.dtype, len(features)
+        grad_y, grad_x = zeros((1, weights.shape[2]), dtype), zeros((1, grad_x.shape[1]), dtype)
         route = Route(
             zeros((1, n_trees), np.int32), zeros((1, n_trees), dtype), zeros((1, n_trees), np.int32)
         )
     pairs = _backward_x(grad_y, Route(*route), features, weights, divisor, grad_x)
+    _adam_move(grad_y, pairs, parameters, state, step, settings, divisor)
+
+
+def adam_step(
+    kind: Kind,
+    x: FloatArray,
+    labels: IntArray,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    route: Route,
+    y: FloatArray,
+    grad_x: FloatArray,
+) -> Array:
+    """Does what `adam_forward`, the softmax loss and `adam_backward` do, in three launches; returns the loss.
+
+    At least one sample, at most MOST_OF_STEP.
+    """
+    _, features, weights = parameters
+    (n_samples, n_features), n_outputs, xp = x.shape, weights.shape[2], array_module(x)
+    _adam_route(kind, x, parameters, state, step, settings, route)
+    grad_y, losses, pairs = xp.empty_like(y), Losses(xp.empty(n_samples), xp.empty(())), _pairs(route, False)
+    columns, is_local = min(COLUMNS, n_outputs), _is_local(n_features, x.dtype)
+    a = _routed(None, route, weights, divisor)
+    sizes = features.shape[1], n_features, columns, is_local
+    args = (labels, a, pairs, features, *sizes, y, grad_y, losses.of_samples, grad_x)
+    threads, n_bytes = max(64, _threads(max(pairs.n_trees, n_features))), n_features * x.itemsize
+    launch(PACKAGE, "loss_slopes", x.dtype, n_samples, args, threads, is_local * n_bytes)
+    pairs = pairs._replace(**route._asdict())
+    _adam_move(grad_y, pairs, parameters, state, step, settings, divisor, losses)
+    return losses.mean
+
+
+def _adam_move(
+    grad_y: FloatArray, pairs: Pairs, parameters: Arrays, state: AdamState, step: int, settings: Settings,
+    divisor: float, losses: Losses | None = None,
+) -> None:  # fmt: skip
+    # Takes a step of Adam for the rows of pairs, and writes the mean of losses, if there are any.
+    _, features, weights = parameters
+    n_vertices, (_, n_leaves, n_outputs) = features.shape[1], weights.shape
     sizes = pairs[4:]
     leaves = _moving(_sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor), 0)
     vertices = _moving(_sums(pairs.vertex, pairs.slope, sizes, n_vertices, 1, 1.0), EAGER)
@@ -434,13 +507,11 @@ def adam_backward(
     thresholds, moved_weights = _moved(parameters, state)
     tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
     moved = moved_weights, thresholds, step, *rate_and_scale(step, *settings[:3])
-    args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables)
+    args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables, losses or Losses(None, None))
     # With few samples blocks are small, so that a multiprocessor has several in different phases.
-    threads, n_blocks = (
-        _threads(max(len(grad_y), launcher.THREADS)),
-        n_trees * (leaves.n_parts + vertices.n_parts),
-    )
-    launch(PACKAGE, "adam_parameters", grad_x.dtype, n_blocks, args, threads, 8 * (n_before + numbered))
+    threads = _threads(max(pairs.n_samples, launcher.THREADS))
+    n_blocks = pairs.n_trees * (leaves.n_parts + vertices.n_parts) + (losses is not None)
+    launch(PACKAGE, "adam_parameters", grad_y.dtype, n_blocks, args, threads, 8 * (n_before + numbered))
 
 
 def _moving(a: Sums, n_eager: int) -> Sums:

@@ -228,35 +228,52 @@ extern "C" __global__ void leaf_outputs_each(
     y[i] = weights[row * n_outputs + i % n_outputs] * magnitude(margin[pair]);
 }
 
-constexpr int COLUMNS = 32;  // the most elements of y that a block computes
-constexpr int TREES = 128;   // trees whose outputs a block holds at a time
+constexpr int COLUMNS = 32;                   // the most elements of y that a block adds at a time
+constexpr int OUTPUTS = 8192 / sizeof(real);  // the most outputs of trees that it reads at a time
 
-// y (n_samples, n_outputs), OUT: the outputs (Lay et al. 2018, eq. 10), summed over trees in their order, and divided.
-// All threads of a block fetch the outputs of some trees, then the first `columns` threads add them. So the fetches
-// overlap although each sum is sequential. The block size is a multiple of `columns`, which is at most COLUMNS.
+// Returns, for thread t < n, element at + t of y (n_samples, n_outputs) before its division: the outputs (Lay et al.
+// 2018, eq. 10), summed over trees in their order. n is at most n_columns, which is at most COLUMNS. The first warp adds
+// the outputs of some trees while the other threads, n_columns or more, read those of the next ones: so reads overlap
+// although each sum is sequential. All threads of the block call it.
+__device__ static inline double sum_of_trees(
+    const int *leaf, const real *margin, const real *weights, size n_trees, size n_leaves, size n_outputs,
+    unsigned n_columns, size at, unsigned n
+) {
+    __shared__ real output[2 * OUTPUTS];
+    const unsigned reader = threadIdx.x - 32, row = reader / n_columns, column = reader % n_columns;
+    const unsigned n_rows = (blockDim.x - 32) / n_columns, each = OUTPUTS / n_columns;
+    const size sample = (at + column) / n_outputs, first_pair = sample * n_trees, k = at + column - sample * n_outputs;
+    const bool reads = threadIdx.x >= 32 && row < n_rows && column < n;
+    const auto n_from = [=](size first) { return (unsigned)min(n_trees - first, (size)each); };
+    const auto read = [=](size first, real *to) {
+        for (unsigned j = row; reads && j < n_from(first); j += n_rows) {
+            const size pair = first_pair + first + j, leaves = (first + j) * n_leaves;
+            to[j * n_columns + column] = weights[(leaves + leaf[pair]) * n_outputs + k] * magnitude(margin[pair]);
+        }
+    };
+    double total = 0;
+    read(0, output);
+    __syncthreads();
+    for (size first = 0, half = 0; first < n_trees; first += each, half = OUTPUTS - half) {
+        if (first + each < n_trees) read(first + each, output + OUTPUTS - half);
+        for (unsigned j = 0; threadIdx.x < n && j < n_from(first); ++j)
+            total += (double)output[half + j * n_columns + threadIdx.x];
+        __syncthreads();
+    }
+    return total;
+}
+
+// y (n_samples, n_outputs), OUT: the outputs (Lay et al. 2018, eq. 10), summed over trees in their order, and divided. A
+// block has `columns` elements of y, and 32 threads and a multiple of `columns`.
 extern "C" __global__ void leaf_outputs_sum(
     const int *__restrict__ leaf, const real *__restrict__ margin, const real *__restrict__ weights,
     size n_samples, size n_trees, size n_leaves, size n_outputs, size columns, double divisor, real *__restrict__ y
 ) {
-    __shared__ real output[TREES * COLUMNS];
-    const unsigned n_columns = (unsigned)columns, column = threadIdx.x % n_columns;
-    const size i = (size)blockIdx.x * columns + column;
-    const bool owned = i < n_samples * n_outputs;
-    const size sample = i / n_outputs, first_pair = sample * n_trees, k = i - sample * n_outputs;
-    double total = 0;
-    for (size first = 0; first < n_trees; first += TREES) {
-        const int n = (int)(n_trees - first < TREES ? n_trees - first : TREES);
-        for (int j = threadIdx.x / n_columns; owned && j < n; j += blockDim.x / n_columns) {
-            const size pair = first_pair + first + j;
-            const size row = (first + j) * n_leaves + leaf[pair];
-            output[j * n_columns + column] = weights[row * n_outputs + k] * magnitude(margin[pair]);
-        }
-        __syncthreads();
-        if (owned && threadIdx.x < n_columns)
-            for (int j = 0; j < n; ++j) total += (double)output[j * n_columns + column];
-        __syncthreads();
-    }
-    if (owned && threadIdx.x < n_columns) y[i] = (real)(total / divisor);
+    const size at = blockIdx.x * columns, n = min(columns, n_samples * n_outputs - at);
+    const double total = sum_of_trees(
+        leaf, margin, weights, n_trees, n_leaves, n_outputs, (unsigned)columns, at, (unsigned)n
+    );
+    if (threadIdx.x < n) y[at + threadIdx.x] = (real)(total / divisor);
 }
 
 // -------------------------------------------------------------------------------------- touched rows

@@ -78,14 +78,17 @@ struct Pairs {
     size n_samples, n_trees, sample_step, tree_step;
 };
 
-// Writes and returns the slope of a pair. If grad_trees is 1, the outputs of trees are summed, and trees share a row of
-// grad_y.
-__device__ static inline real write_slope(const Routed &a, const Pairs &to, size sample, size tree) {
+// Returns the row of grad_y of a pair. If grad_trees is 1, the outputs of trees are summed, and trees share a row.
+__device__ static inline const real *row_of_pair(const Routed &a, size sample, size tree) {
+    return a.grad_y + (sample * a.grad_trees + tree % a.grad_trees) * a.n_outputs;
+}
+
+// Writes and returns the slope of a pair, whose gradient with respect to y is g (n_outputs,).
+__device__ static inline real write_slope(const Routed &a, const Pairs &to, size sample, size tree, const real *g) {
     const size pair = sample * to.n_trees + tree, at = sample * to.sample_step + tree * to.tree_step;
     const int leaf = a.leaf[pair];
     const real margin = a.margin[pair];
     const real *w = a.weights + (tree * a.n_leaves + leaf) * a.n_outputs;
-    const real *g = a.grad_y + (sample * a.grad_trees + tree % a.grad_trees) * a.n_outputs;
     const real slope = slope_of(margin, w, g, a.n_outputs, a.divisor);
     if (a.slope) a.slope[pair] = slope;
     if (to.leaf) {
@@ -102,7 +105,8 @@ constexpr int TOGETHER = 8;
 // Writes the slopes. One thread per pair; neighbouring threads are TOGETHER samples of one tree.
 extern "C" __global__ void backward_slopes(Routed a, Pairs to) {
     const size i = thread_number(), row = i / TOGETHER / to.n_trees, sample = row * TOGETHER + i % TOGETHER;
-    if (sample < to.n_samples) write_slope(a, to, sample, i / TOGETHER % to.n_trees);
+    const size tree = i / TOGETHER % to.n_trees;
+    if (sample < to.n_samples) write_slope(a, to, sample, tree, row_of_pair(a, sample, tree));
 }
 
 // A block that sums adds one tile of samples at a time, one element per thread: factor is the number that it adds,
@@ -137,12 +141,14 @@ __device__ static inline int list_own(int n) {
 }
 
 // Writes the slopes, and grad_x (n_samples, n_features), OUT: the gradient with respect to rows, for margins that are
-// columns (Lay et al. 2018, eq. 11). A block has `together` samples, which are neighbouring threads of one tree. Of n
-// warps, that of place % n has the sum at a place, and its thread place / n % 32 adds the slopes, in the order of the
-// trees. The sums are in block_memory if they fit (is_local is 1), else in grad_x.
-extern "C" __global__ void __launch_bounds__(ADDING, 2) backward_x(
-    Routed a, Pairs to, const int *__restrict__ features, size n_vertices, size n_features, size together,
-    size is_local, real *__restrict__ grad_x
+// columns (Lay et al. 2018, eq. 11). A block has `together` samples, which are neighbouring threads of one tree;
+// grad_of(sample, tree) is the row of grad_y of a pair. Of n warps, that of place % n has the sum at a place, and its
+// thread place / n % 32 adds the slopes, in the order of the trees. The sums are in block_memory if they fit (is_local is
+// 1), else in grad_x. All threads of the block call it.
+template <class Grad>
+__device__ static inline void write_grad_x(
+    const Routed &a, const Pairs &to, const int *features, size n_vertices, size n_features, size together,
+    size is_local, real *grad_x, const Grad &grad_of
 ) {
     const size begin = blockIdx.x * together, n = min(together, to.n_samples - begin), n_sums = n * n_features;
     const unsigned i = threadIdx.x % (unsigned)together, each = blockDim.x / (unsigned)together;
@@ -157,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(ADDING, 2) backward_x(
             const int at = (int)(i * n_features) + features[tree * n_vertices + a.vertex[sample * to.n_trees + tree]];
             place[threadIdx.x] = at;
             owner[threadIdx.x] = (unsigned)at % n_warps * 32 + (unsigned)at / n_warps % 32;
-            factor[threadIdx.x] = write_slope(a, to, sample, tree);
+            factor[threadIdx.x] = write_slope(a, to, sample, tree, grad_of(sample, tree));
         }
         __syncthreads();
         const int own = list_own((int)min((size)blockDim.x, (to.n_trees - first) * together));
@@ -177,6 +183,15 @@ extern "C" __global__ void __launch_bounds__(ADDING, 2) backward_x(
     }
     __syncthreads();
     for (size f = threadIdx.x; is_local && f < n_sums; f += blockDim.x) grad_x[begin * n_features + f] = sum[f];
+}
+
+// Writes the slopes, and grad_x: see write_grad_x.
+extern "C" __global__ void __launch_bounds__(ADDING, 2) backward_x(
+    Routed a, Pairs to, const int *__restrict__ features, size n_vertices, size n_features, size together,
+    size is_local, real *__restrict__ grad_x
+) {
+    const auto grad_of = [&](size sample, size tree) { return row_of_pair(a, sample, tree); };
+    write_grad_x(a, to, features, n_vertices, n_features, together, is_local, grad_x, grad_of);
 }
 
 // ------------------------------------------------------------------------- gradients of the parameters

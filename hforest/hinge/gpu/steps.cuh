@@ -15,6 +15,7 @@
 // sum_rows (gradients.cuh): steps 259 -> 321; requests to shared memory .71 -> .92 million; registers 62 -> 64.
 
 #include "hinge/eager.h"
+#include "layers/softmax.cuh"
 
 constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks per multiprocessor; two of float64 would spill registers
 
@@ -24,6 +25,12 @@ struct Moved {
     real *m;      // IN and OUT
     real *v;      // IN and OUT
     size *last;   // IN and OUT
+};
+
+// The losses of samples, and their mean; or null.
+struct Losses {
+    const double *__restrict__ of_samples;  // IN (n_samples,)
+    double *__restrict__ mean;              // OUT (1,)
 };
 
 // Takes steps from + 1 to `to` of element `at`, whose gradients are zero.
@@ -95,6 +102,35 @@ extern "C" __global__ void adam_route(
     }
 }
 
+// Writes the outputs of each sample (Lay et al. 2018, eq. 10), its softmax loss and the gradient of the mean loss with
+// respect to them, the slopes, and grad_x (eq. 11): what leaf_outputs_sum, softmax and backward_x write. y and grad_y
+// (n_samples, n_outputs), OUT; losses (n_samples,), OUT. a.grad_y is null. One block per sample, of 32 threads and
+// `columns` or more.
+extern "C" __global__ void __launch_bounds__(ADDING, 2) loss_slopes(
+    const int *__restrict__ labels, Routed a, Pairs to, const int *__restrict__ features, size n_vertices,
+    size n_features, size columns, size is_local, real *y, real *grad_y, double *__restrict__ losses,
+    real *__restrict__ grad_x
+) {
+    const size sample = blockIdx.x, K = a.n_outputs;
+    y += sample * K;
+    grad_y += sample * K;
+    for (size first = 0; first < K; first += columns) {
+        const unsigned n = (unsigned)min(columns, K - first);
+        const double total = sum_of_trees(
+            a.leaf, a.margin, a.weights, to.n_trees, a.n_leaves, K, (unsigned)columns, sample * K + first, n
+        );
+        if (threadIdx.x < n) y[first + threadIdx.x] = (real)(total / a.divisor);
+    }
+    __syncthreads();
+    if (threadIdx.x < HF_WARP) {
+        const double loss = softmax_of<Warp>(y, labels[sample], to.n_samples, K, grad_y);
+        if (threadIdx.x == 0) losses[sample] = loss;
+    }
+    __syncthreads();
+    const auto grad_of = [=](size, size) { return (const real *)grad_y; };
+    write_grad_x(a, to, features, n_vertices, n_features, 1, is_local, grad_x, grad_of);
+}
+
 // Sums gradients, and takes a step for the rows that samples touch and the first n_eager rows of each tree. A block
 // owns `each` rows of a tree, and numbers those that take the step. Their order does not matter, because each row is
 // summed and updated separately. The layout of `numbers`:
@@ -144,11 +180,12 @@ __device__ static inline void move_rows(
 }
 
 // Computes the gradients with respect to leaf weights and thresholds (Lay et al. 2018, eq. 11-12) from slopes, and
-// takes a step of Adam. The first blocks have the leaves. The layout of block_memory:
+// takes a step of Adam. The first blocks have the leaves. A block behind the last one computes the mean of the losses; it
+// has a thread for each sample. The layout of block_memory:
 //   sums | n_tile rows of grad_y, for leaves | from double n_before on, the numbers of rows
 extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
     const real *__restrict__ grad_y, size n_tile, size n_before, Sums leaves, Sums vertices, Moved weights,
-    Moved thresholds, size step, double rate, double scale, Adam adam, Missed missed
+    Moved thresholds, size step, double rate, double scale, Adam adam, Missed missed, Losses losses
 ) {
     const size n_blocks = leaves.n_trees * leaves.n_parts, block = blockIdx.x;
     int *const numbers = (int *)(block_memory + n_before);
@@ -158,6 +195,9 @@ extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
             .tile = (real *)(block_memory + leaves.n_numbers)
         };
         move_rows(leaves, block, numbers, term, weights, 0, step, rate, scale, adam, missed);
+    } else if (block == n_blocks + vertices.n_trees * vertices.n_parts) {
+        const double mean = mean_of(losses.of_samples, leaves.n_samples);
+        if (threadIdx.x == 0) *losses.mean = mean;
     } else {
         const size vertex_block = block - n_blocks;
         move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, HF_EAGER, step, rate, scale, adam, missed);
