@@ -54,7 +54,7 @@ import numpy as np
 from common import labels, numbers, options_of, record
 
 import hforest
-from hforest import co2, growth, hinge, layers, neural, optim, project, split, tree
+from hforest import co2, growth, hinge, neural, optim, project, split, tree
 from hforest.core import launch
 
 PARTS = ("kernels", "calls", "resources")

@@ -169,8 +169,8 @@ def labels(
 
     Labels are integers or bools from 0 to n_classes - 1. If n_classes is None, each class must occur, and
     their number is the largest label plus 1; otherwise classes may be absent. With `or_targets` the remedy
-    for real numbers names the argument `task`. Without `kernels_index`, labels on a GPU index no memory there:
-    they are not copied.
+    for real numbers names the argument `task`. Without `kernels_index`, labels on a GPU, which
+    index no memory there, are not copied.
     """
     numbers = integers_of_objects(as_given(name, y))
     if kernels_index or isinstance(numbers, np.ndarray):

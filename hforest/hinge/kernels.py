@@ -272,7 +272,7 @@ class _Step(NamedTuple):
     """lr, beta1, beta2 and eps."""
 
     def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> Any:
-        """Calls the backend's own step, which moves only rows that a batch touches; returns what it returns."""
+        """Returns what the backend's own step does, which moves only rows that a batch touches."""
         lr, beta1, beta2, eps = self.settings.values()
         settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
         w, m, v = (_outputs_of(a) for a in (self.weights, self.state.weights_m, self.state.weights_v))
@@ -391,23 +391,23 @@ def adam_step(
     check_scores: Callable[[FloatArray], None] | None = None,
     out: tuple[FloatArray, Route, FloatArray],
 ) -> Any:
-    """Takes a step of Adam on the softmax loss of int32 labels; returns the loss, writes scores, route, grad_x.
+    """Takes a step of Adam on the softmax loss of int32 labels; returns it, writes scores, route and grad_x.
 
     check_scores is called before a parameter moves. Labels that are no class are allowed on a GPU alone.
     """
     scores, route, grad_x = out
     backend, n_classes = dispatch.backend(PACKAGE, x), weights.shape[2]
-    arrays: Any = (thresholds, features, weights, state, step)
-    settings: Any = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
-    words: Any = {"kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    forest = thresholds, features, weights, state, step
+    settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
     is_plain = margin == "column" and windows is None and check_scores is None
     if is_plain and 0 < len(x) <= getattr(backend, "MOST_OF_STEP", 0):
-        a = _Step(*arrays, settings)
+        a = _Step(*forest, settings)
         to = route, scores, grad_x
         return as_loss(a.backend("adam_step", x, kind, x, y, aggregate=aggregate, to=to))
-    adam_forward(x, *arrays, **settings, **words, out=(scores, route))
+    words: Any = {**settings, "kind": kind, "margin": margin, "windows": windows, "aggregate": aggregate}
+    adam_forward(x, *forest, **words, out=(scores, route))
     if check_scores is not None:
         check_scores(scores)
     loss, grad = unchecked_softmax_loss(scores.reshape(-1, n_classes), y.reshape(-1))
-    adam_backward(grad.reshape(scores.shape), route, x, *arrays, **settings, **words, out=grad_x)
+    adam_backward(grad.reshape(scores.shape), route, x, *forest, **words, out=grad_x)
     return loss

@@ -371,7 +371,7 @@ def adam_step(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Takes a step of Adam on the softmax loss of labels (Lay et al. 2018, eq. 10-12 and Fig. 2), in one call.
+    """Takes a step of Adam on the softmax loss of labels, in one call (Lay et al. 2018, eq. 10-12, Fig. 2).
 
     Other parameters: see `adam_forward`.
 
