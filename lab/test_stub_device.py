@@ -387,6 +387,25 @@ def test_a_hinge_tree_neither_waits_nor_copies(cupy, counted):
     assert counted("launch route_column") > 0
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_importances_wait_for_scores_alone(cupy, counted, missing):
+    """Inside unchecked(): a permutation is not searched for missing values."""
+    x, y = _numbers(70, 3), _labels(70)
+    if missing:
+        x[::9, 0], x[1::7, 1] = np.nan, -np.nan
+    forest, there = _both(cupy, hforest.grow, x, y, 3, rng=0)
+    expected = tree.permutation_importance(forest, x, y, n_repeats=4, rng=0)
+    with hforest.unchecked():
+        waits = []
+        for n_repeats in (1, 4):
+            before = counted("waits")
+            settings = {"n_repeats": n_repeats, "rng": 0}
+            got = tree.permutation_importance(there, cupy.asarray(x), cupy.asarray(y), **settings)
+            waits.append(counted("waits") - before)
+    assert got.tobytes() == expected.tobytes()
+    assert waits[1] - waits[0] == (4 - 1) * x.shape[1]
+
+
 def test_the_softmax_loss_waits_for_its_checks_alone(cupy, counted):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(70, 3)).astype(FLOAT)

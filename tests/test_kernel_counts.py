@@ -68,7 +68,7 @@ CALLS = {
     "tree.apply": (20, 8, 2, 0),
     "neural.forward": (8, 3, 2, 0),
     "neural.loss_backward": (12, 5, 5, 1),
-    "neural.update_leaves": (39, 4, 32, 0),
+    "neural.update_leaves": (20, 4, 13, 0),
     "co2.fit_stump": (19, 9, 9, 1),
     "project.project": (4, 2, 3, 0),
     "optim.adam": (1, 0, 1, 0),

@@ -140,6 +140,11 @@ def _write(
                 backend.predict(samples, arrays, what == _VOTES, result[part])
 
 
+def _looks(forest: Forest) -> bool:
+    """Returns whether samples are searched for missing values. A search waits for a GPU."""
+    return checks.values_checked() or not dispatch.runs_on_gpu(forest.feature)
+
+
 def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
     """Returns leaves, means or vote shares of arguments that it checks."""
     prepared = forest if isinstance(forest, Prepared) else None
@@ -148,9 +153,7 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
     plain = forest.forest if isinstance(forest, Prepared) else forest
     arrays = arrays_of(plain, x)
     dtype = arrays.threshold.dtype
-    missing = knows_missing(arrays)
-    # A look at the samples waits for a GPU.
-    looks = checks.values_checked() or not dispatch.runs_on_gpu(arrays.feature)
+    missing, looks = knows_missing(arrays), _looks(arrays)
     samples, read, has_missing = rows.readable(x, dtype, missing and looks, REMEDY)
     check_walk(plain, arrays, read, samples.shape, what != _LEAVES)
     shape, result = (samples.shape[0], arrays.value.shape[1]), out
@@ -213,7 +216,8 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
 def outputs(forest: Forest, x: FloatArray) -> FloatArray:
     """Returns means of leaf values for checked arguments."""
     y = dispatch.array_module(x).empty((x.shape[0], forest.value.shape[1]), forest.threshold.dtype)
-    _write(None, forest, x, _MEANS, y, knows_missing(forest) and checks.finite_or_missing("x", x))
+    missing = knows_missing(forest) and (not _looks(forest) or checks.finite_or_missing("x", x))
+    _write(None, forest, x, _MEANS, y, missing)
     return y
 
 

@@ -75,8 +75,31 @@ def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
     return results
 
 
+# samples, classes, and the classes of samples: the labels of a leaf update are in groups of one class
+LABELS = (
+    (150, 4, (0, 1, 2, 3)),
+    (150, 50, (7, 30, 31)),
+    (40, 5, (4,)),
+    (64, 1, (0,)),
+    (1, 4, (3,)),
+)
+
+
+def _leaves(labels: tuple, n_chunk: int, dtype: type) -> dict[str, np.ndarray]:
+    n, n_classes, of = labels
+    rng = np.random.default_rng(n + n_classes)
+    f = (8 * rng.standard_normal((n, 2, 7))).astype(dtype)
+    leaves = rng.dirichlet(np.ones(n_classes), size=(2, 8)).astype(dtype)
+    y, weight = rng.choice(np.array(of, np.int32), n), rng.gamma(0.5, size=n)
+    with mock.patch.object(gpu, "NUMBERS", 2 * 8 * n_chunk):
+        return {
+            "leaves": neural.update_leaves(f, y, leaves, 2),
+            "weighted": neural.update_leaves(f, y, leaves, 2, sample_weight=weight),
+        }
+
+
 def cases(dtype: type) -> Iterator[Case]:
-    """Every shape."""
+    """Every shape, and the labels of leaf updates."""
     labels = (f"{name}_{loss}" for name in ("grad", "loss", "p") for loss in ("forest", "tree"))
     names = ("mu", "p", "y", *labels, "grad_outputs", "leaves", "weighted")
     # The rows of pairs in shared memory, and in that of the device.
@@ -91,3 +114,8 @@ def cases(dtype: type) -> Iterator[Case]:
             yield Case(f"{name} local={local}", lambda s=shape, m=local: _results(s, m, dtype), near, 32)
         exact = lambda s=shape, m=local: _results(s, m, dtype)  # noqa: E731
         yield Case(f"{name} local={local} as on the CPU", exact, threads=32, beside="cpu")
+    for labels, n_chunk in itertools.product(LABELS, (16, 1000)):
+        n, n_classes, of = labels
+        name = f"n={n} classes={n_classes} labels={of} n_chunk={n_chunk}"
+        leaves = lambda a=labels, m=n_chunk: _leaves(a, m, dtype)  # noqa: E731
+        yield Case(f"{name} as on the CPU", leaves, threads=32, beside="cpu")

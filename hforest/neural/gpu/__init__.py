@@ -196,13 +196,13 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
         launch_each(_PACKAGE, "means", f.dtype, n * n_classes, of_means)
 
 
-def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
+def _users(index: Array, n_functions: int, dtype: np.dtype) -> tuple[Array, Array]:
     # Returns the vertices of all trees in the order of their functions, and the start of each function's
     # vertices.
     xp = array_module(index)
-    order = xp.argsort(index.ravel(), kind="stable")
-    start = xp.searchsorted(index.ravel()[order], xp.arange(n_functions + 1, dtype=np.int32))
-    return order.astype(np.int64), start.astype(np.int64)
+    order, start = xp.argsort(index.ravel(), kind="stable"), xp.empty(n_functions + 1, np.int64)
+    launch_each(_PACKAGE, "starts", dtype, len(start), (index, order, index.size, n_functions, start))
+    return order, start
 
 
 def _gradient(chunk: _Chunk, kernel: str, args: tuple[Array, ...], top: Array, to: Gradient) -> None:
@@ -240,7 +240,7 @@ def loss_backward(
     if p is not None:
         forward(f, index, leaves, p)
     n_all, (n_trees, n_leaves, _) = len(f), leaves.shape
-    users = None if index is None else _users(index, f.shape[1])
+    users = None if index is None else _users(index, f.shape[1], f.dtype)
     for chunk, grad in _gradient_chunks(_forest(f, index, (n_trees, n_leaves), leaves, y), grad_f):
         n, xp, losses = chunk.n_samples, chunk.xp, loss[chunk.part]
         likelihood, of_samples = chunk.empty(n_trees, n), chunk.empty(n)
@@ -266,7 +266,7 @@ def loss_backward(
 def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
     """Writes the gradient with respect to f of a loss whose gradient with respect to p is grad_p."""
     n_trees, n_leaves, _ = leaves.shape
-    users = None if index is None else _users(index, f.shape[1])
+    users = None if index is None else _users(index, f.shape[1], f.dtype)
     for chunk, grad in _gradient_chunks(_forest(f, index, (n_trees, n_leaves), leaves), grad_f):
         by_sample = chunk.xp.ascontiguousarray(grad_p[chunk.part].T)
         # The output increases with f on the left side, opposite to the sign of Tile::ascend.
@@ -276,24 +276,23 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         _gather(chunk, users, to, grad_f)
 
 
-def _groups(y: Array, weight: Array | None, n_classes: int, row: int) -> tuple[Array, Array, Array]:
-    """Returns the samples in groups of one class, how often each counts, and the first group of each class.
+def _groups(y: Array, weight: Array | None, n_classes: int, dtype: np.dtype) -> tuple[Array, ...]:
+    """Returns the samples in groups of a class, their labels, how often each counts, and where classes start.
 
-    Groups are filled up, and after the last one there may be more, with samples that count 0 times.
+    Groups are filled up, and after those of a class there may be more, with samples that count 0 times. The
+    starts do not count these samples.
     """
-    xp, n = array_module(y), len(y)
-    by_class, start = _users(y, n_classes)
-    first = xp.zeros(n_classes + 1, np.int64)
-    first[1:] = xp.cumsum(-(-(start[1:] - start[:-1]) // row))
-    place = xp.arange(n) + (row * first - start)[y[by_class]]
+    xp, n, row = array_module(y), len(y), ROW[dtype.itemsize]
+    by_class, start = _users(y, n_classes, dtype)
     n_padded = (n + min(n, n_classes) * (row - 1)) // row * row  # or fewer, but this is known without a wait
-    order, times = xp.zeros(n_padded, np.int32), xp.zeros(n_padded, np.float64)
-    order[place] = by_class
-    times[place] = 1 if weight is None else weight[by_class]
-    return order, times, first
+    (order, labels), times = xp.zeros((2, n_padded), np.int32), xp.zeros(n_padded, np.float64)
+    # Without weights, the kernel gets an array that it does not read.
+    of_samples = (y, times if weight is None else weight, int(weight is not None), n, by_class, start)
+    launch_each(_PACKAGE, "fill_groups", dtype, n, (*of_samples, order, labels, times))
+    return order, labels, times, start
 
 
-def _expect(chunk: _Chunk, row: int, times: Array, first: Array, total: Array) -> None:
+def _expect(chunk: _Chunk, row: int, times: Array, start: Array, total: Array) -> None:
     """Adds the posteriors of a chunk to `total`."""
     forest, xp, n, n_trees = chunk.forest, chunk.xp, chunk.n_samples, chunk.forest.n_trees
     n_groups, n_pairs, n_leaves = n // row, n * n_trees, forest.n_vertices + 1
@@ -307,7 +306,7 @@ def _expect(chunk: _Chunk, row: int, times: Array, first: Array, total: Array) -
     sums, shares = chunk.empty(n_groups, n_trees, n_leaves), xp.empty((n_pairs, n_leaves), np.float64)
     chunk.tiles("posteriors", layer, 1, to, sums, least=row)
     chunk.pairs("leaf_shares", chunk.blocks(), *listed, shares)
-    args = (forest, to, sums, shares, first, chunk.part.start // row, total)
+    args = (forest, to, sums, shares, start, chunk.part.start // row, total)
     launch_each(_PACKAGE, "expect", chunk.dtype, total.size, args)
 
 
@@ -317,12 +316,12 @@ def update_leaves(
     """Updates leaves n_iter times (Zhang 2017, last formula); samples count `weight` times, once if None."""
     n_trees, n_leaves, n_classes = leaves.shape
     xp, row = array_module(f), ROW[f.dtype.itemsize]
-    order, times, first = _groups(y, weight, n_classes, row)
-    forest = _forest(f, index, (n_trees, n_leaves), leaves, y[order])
+    order, labels, times, start = _groups(y, weight, n_classes, f.dtype)
+    forest = _forest(f, index, (n_trees, n_leaves), leaves, labels)
     forest = forest._replace(order=order, n_samples=len(order))
     for _ in range(n_iter):
         total = xp.zeros((n_trees, n_classes, n_leaves), np.float64)
         for chunk in _chunks(forest, n_leaves, row):
-            _expect(chunk, row, times, first, total)
+            _expect(chunk, row, times, start, total)
         args = (total, n_trees, n_leaves, n_classes, leaves)
         launch_each(_PACKAGE, "normalise", f.dtype, n_trees * n_leaves, args)

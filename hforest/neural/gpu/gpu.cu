@@ -18,6 +18,8 @@
 //      in float64 152 -> 29 MB; of 5,000 pairs of depth 8, whose f is read twice, 143 -> 41.6 MB. Labels are sorted once in
 //      a call, not in each iteration. Launches of 2 iterations 21 -> 32, of 20 iterations 183 -> 104. Steps of an iteration
 //      805 -> 774, at depth 8 316 -> 1220, as a thread has a sample.
+//   4. Samples came to their groups by 21 small operations of CuPy. Groups now begin where no sum over classes is needed,
+//      so that a sort and two kernels do it. Launches of 2 iterations 32 -> 13.
 
 #include "neural/gpu/subtrees.cuh"
 #include "neural/gpu/exact.cuh"
@@ -205,6 +207,20 @@ extern "C" __global__ void losses(
     if (fails) samples[atomicAdd(count, 1)] = (int)n;
 }
 
+// start (n + 1,), OUT: the number of keys below each number from 0 to n. key[order] (n_keys,), IN, is ascending. One
+// thread per number.
+extern "C" __global__ void starts(const int* key, const size* order, size n_keys, size n, size* start) {
+    const size i = thread_number();
+    if (i > n) return;
+    size low = 0, high = n_keys;
+    while (low < high) {
+        const size middle = (low + high) / 2;
+        if (key[order[middle]] < i) low = middle + 1;
+        else high = middle;
+    }
+    start[i] = low;
+}
+
 // grad_f (n_samples, n_functions), OUT: the sum of the gradient over the vertices that use a function, in the order of
 // trees and vertices, then of those that `exact` wrote; order[start[j]:start[j + 1]] are the vertices of function j. One
 // thread per number.
@@ -228,9 +244,30 @@ extern "C" __global__ void gather_functions(Forest a, Gradient of, const size* o
 // ------------------------------------------------------------------------------------------ leaves
 
 // Samples are ordered by class. A group is ROW samples of one class: a tile of the CPU. The last one of a class is filled
-// up with samples that count 0 times. Sums here are of numbers from 0 on, so none of them is flushed.
+// up with samples that count 0 times; after it there may be groups of them. Sums here are of numbers from 0 on, so none
+// of them is flushed.
 constexpr int ROW = DIGITS == 24 ? HF_ROW_F32 : HF_ROW_F64;
 constexpr double LEAST_UPDATE = DIGITS == 24 ? HF_LEAST_UPDATE_F32 : HF_LEAST_UPDATE_F64;
+
+// Returns the first group of class k. start[k] samples are of classes before k: of at most min(k, start[k]) classes, each
+// of which fills up a group with at most ROW - 1 samples.
+__device__ static inline size first_group(const size* start, size k) {
+    return (start[k] + (ROW - 1) * min(k, start[k])) / ROW;
+}
+
+// Writes the samples to their groups: of each place the sample, its label and the number of times that it counts, IN 0.
+// by_class (n,), IN: the samples in order; weight (n,), IN, is read only if has_weight. One thread per sample.
+extern "C" __global__ void fill_groups(
+    const int* y, const double* weight, size has_weight, size n, const size* by_class, const size* start, int* order,
+    int* labels, double* times
+) {
+    const size i = thread_number();
+    if (i >= n) return;
+    const size sample = by_class[i], k = y[sample], place = first_group(start, k) * ROW + i - start[k];
+    order[place] = (int)sample;
+    labels[place] = (int)k;
+    times[place] = has_weight ? weight[sample] : 1;
+}
 
 // The pairs whose likelihood is below LEAST_UPDATE, and the factors of the others.
 struct Posteriors {
@@ -311,18 +348,20 @@ extern "C" __global__ void posteriors(Forest a, Tiles t, Posteriors to, real* su
     }
 }
 
-// total (n_trees, n_classes, n_leaves), IN and OUT: adds the groups of the chunk, which has the groups from `start` on;
-// those of class k are first[k] to first[k + 1] - 1. shares (n_pairs, n_leaves), IN, of listed pairs. One thread per number.
+// total (n_trees, n_classes, n_leaves), IN and OUT: adds the groups of the chunk, before which are `before`
+// groups. start (n_classes + 1,), IN: where classes start. shares (n_pairs, n_leaves), IN, of listed pairs. One thread
+// per number.
 extern "C" __global__ void expect(
-    Forest a, Posteriors of, const real* __restrict__ sums, const double* __restrict__ shares, const size* first,
-    size start, double* total
+    Forest a, Posteriors of, const real* __restrict__ sums, const double* __restrict__ shares, const size* start,
+    size before, double* total
 ) {
     const size i = thread_number(), n_leaves = a.n_vertices + 1, l = i % n_leaves, m = i / n_leaves / a.n_classes;
     if (m >= a.n_trees) return;
-    const size k = i / n_leaves % a.n_classes, stop = min(first[k + 1] - start, a.n_samples / ROW);
+    const size k = i / n_leaves % a.n_classes, first = first_group(start, k) - before;
+    const size stop = min(first + (start[k + 1] - start[k] + ROW - 1) / ROW, a.n_samples / ROW);
     const double leaf = (double)flushed(a.leaves[(m * n_leaves + l) * a.n_classes + k]);
     double sum = total[i];
-    for (size g = max(first[k] - start, (size)0); g < stop; ++g) {
+    for (size g = max(first, (size)0); g < stop; ++g) {
         const size pair = g * a.n_trees + m;
         sum = flushed(sum) + flushed(leaf * (double)sums[pair * n_leaves + l]);
         for (int listed = of.which[pair]; listed; listed &= listed - 1) {
