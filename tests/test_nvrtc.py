@@ -194,40 +194,39 @@ def test_samples_are_read_before_they_are_added(nvrtc, ahead):
         "backward_images": 1,
         "pull_features_projection": 1,
     }
+    # A block of adam_parameters computes a mean, too, as the kernel `mean` of layers does.
+    of_mean = ptx.chains(ptx.kernels(launch.source(launch.PACKAGE / "layers"), np.float32)["mean"])
     for name, n in loops.items():
         found = ptx.chains(kernels[name])
-        assert len(found) == n * (ahead - 1), name
+        assert len(found) == n * (ahead - 1) + len(of_mean) * (name == "adam_parameters"), name
         assert max(found, default=0) <= 16, name
 
 
 SUMS = {
-    "fit_stumps": 8,
-    "chunk_slopes": 1,
-    "chunk_terms": 1,
-    "chunk_sides": 2,
-    "sum_leaves": 1,
-    "tree_bounds": 1,
-}
-"""Loops of co2's kernels that add numbers of samples."""
+    "co2": {
+        "fit_stumps": 8, "chunk_slopes": 1, "chunk_terms": 1, "chunk_sides": 2, "sum_leaves": 1, "tree_bounds": 1,
+    },
+    "hinge": {"leaf_outputs_sum": 1, "loss_slopes": 1},
+}  # fmt: skip
+"""Loops of kernels that add numbers of samples or of trees by `sum_ahead`."""
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "worse"),
+    ("package", "old", "new", "worse"),
     [
-        ("AHEAD = 8;", "AHEAD = 8;", set()),
-        ("AHEAD = 8;", "AHEAD = 1;", {*SUMS}),
-        ("row_here[a] * n_features]", "r.order[row_here[a]] * n_features]", {"fit_stumps"}),
+        *((package, "int AHEAD = 8,", "int AHEAD = 8,", set()) for package in SUMS),
+        *((package, "int AHEAD = 8,", "int AHEAD = 1,", {*sums}) for package, sums in SUMS.items()),
+        ("co2", "row_here[a] * n_features]", "r.order[row_here[a]] * n_features]", {"fit_stumps"}),
     ],
-    ids=["as they are", "one by one", "one more load"],
 )
-def test_stumps_read_samples_before_they_add_them(nvrtc, old, new, worse):
+def test_numbers_are_read_before_they_are_added(nvrtc, package, old, new, worse):
     # A turn of a loop adds at least eight, whose addresses take at most one load.
-    source = launch.source(launch.PACKAGE / "co2")
+    source, sums = launch.source(launch.PACKAGE / package), SUMS[package]
     assert old in source
     kernels = ptx.kernels(source.replace(old, new), np.float32)
-    found = {name: [of for of in ptx.turns(kernels[name]) if of[0] >= 8] for name in SUMS}
+    found = {name: [of for of in ptx.turns(kernels[name]) if of[0] >= 8] for name in sums}
     assert {
-        name for name in SUMS if len(found[name]) < SUMS[name] or any(n > 2 for _, n in found[name])
+        name for name in sums if len(found[name]) < sums[name] or any(n > 2 for _, n in found[name])
     } == worse
 
 

@@ -27,6 +27,22 @@ __device__ static inline size part_with(const size *first, size n_parts, size at
     return low;
 }
 
+// Returns `sum` and the terms term(a), first <= a < last, added in their order, in the type of the terms. AHEAD terms are
+// computed before they are added, so that their loads do not wait for sums.
+template <int AHEAD = 8, typename Index, typename Term>
+__device__ static inline auto sum_ahead(Index first, Index last, Term term, decltype(term(first)) sum = 0) {
+    decltype(term(first)) value[AHEAD];
+    Index a = first;
+    for (; a + AHEAD <= last; a += AHEAD) {
+        for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l);
+        for (int l = 0; l < AHEAD; ++l) sum = sum + value[l];
+    }
+    if (a == last) return sum;
+    for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l < last ? a + l : last - 1);
+    for (int l = 0; l < AHEAD; ++l) sum = a + l < last ? sum + value[l] : sum;
+    return sum;
+}
+
 __device__ static inline real magnitude(real a) { return fabs(a); }
 
 __device__ static inline double sign(real a) { return (double)(a > 0) - (double)(a < 0); }

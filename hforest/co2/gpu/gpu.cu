@@ -9,7 +9,7 @@
 
 // Threads per product, one per lane; threads per block, but where stumps.cuh has more; products that the same threads
 // compute together; products of a warp; terms of a sum that a thread computes before it adds them.
-constexpr int LANES = HF_LANES, BLOCK = 128, WARP = 32, EACH = 4, OF_WARP = WARP / LANES * EACH, AHEAD = 8;
+constexpr int LANES = HF_LANES, BLOCK = 128, WARP = 32, EACH = 4, OF_WARP = WARP / LANES * EACH;
 
 // Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if has_rows, row
 // rows[i] followed by the constant -1. Functions of samples take theta and table (2, n_outputs), left and right.
@@ -90,21 +90,6 @@ __device__ static double slope_of_theta(
     const Samples &s, const double *theta, const double *table, size at, double sum, double weight
 ) {
     return s.has_labels ? weight * hf_exp(-table[at]) - sum : 2 * (weight * theta[at] - sum);
-}
-
-// Returns the sum of term(a) over first <= a < last in their order, in the type of the terms. AHEAD terms are computed
-// before they are added, so that their loads do not wait for sums.
-template <typename Index, typename Term> __device__ static auto sum_ahead(Index first, Index last, Term term) {
-    decltype(term(first)) sum = 0, value[AHEAD];
-    Index a = first;
-    for (; a + AHEAD <= last; a += AHEAD) {
-        for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l);
-        for (int l = 0; l < AHEAD; ++l) sum = sum + value[l];
-    }
-    if (a == last) return sum;
-    for (int l = 0; l < AHEAD; ++l) value[l] = term(a + l < last ? a + l : last - 1);
-    for (int l = 0; l < AHEAD; ++l) sum = a + l < last ? sum + value[l] : sum;
-    return sum;
 }
 
 // Returns the same sum, of each chunk in the type of the terms, of the chunks in double.

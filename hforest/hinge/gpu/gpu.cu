@@ -256,8 +256,8 @@ __device__ static inline double sum_of_trees(
     __syncthreads();
     for (size first = 0, half = 0; first < n_trees; first += each, half = OUTPUTS - half) {
         if (first + each < n_trees) read(first + each, output + OUTPUTS - half);
-        for (unsigned j = 0; threadIdx.x < n && j < n_from(first); ++j)
-            total += (double)output[half + j * n_columns + threadIdx.x];
+        const auto term = [=](unsigned j) { return (double)output[half + j * n_columns + threadIdx.x]; };
+        if (threadIdx.x < n) total = sum_ahead(0u, n_from(first), term, total);
         __syncthreads();
     }
     return total;
