@@ -340,15 +340,14 @@ def forward_in_chunks(
     windows: Geometry | None,
 ) -> None:
     """Writes y by `backend.traverse` and `backend.leaf_outputs`, in chunks if the caller wants no route."""
-    if route is not None:
-        backend.traverse(kind, margin, x, thresholds, features, route, windows)
-        backend.leaf_outputs(route[0], route[1], weights, divisor, y)
-        return
     n_rows, n_trees, samples = len(x), len(thresholds), windows.n_positions if windows else 1
     chunk = min(max(1, backend.PAIRS // (n_trees * samples)), n_rows)
-    shape, like = (chunk * samples, n_trees), dispatch.empty(x)
-    arrays = [like(shape, dtype) for dtype in (np.int32, x.dtype, np.int32)]
-    for start in range(0, n_rows, chunk or 1):
+    arrays = new_route(x, (chunk * samples, n_trees), x.dtype) if route is None else route
+    if route is not None or chunk == n_rows:
+        backend.traverse(kind, margin, x, thresholds, features, arrays, windows)
+        backend.leaf_outputs(arrays[0], arrays[1], weights, divisor, y)
+        return
+    for start in range(0, n_rows, chunk):
         n = min(chunk, n_rows - start)
         part = Route(*(a[: n * samples] for a in arrays))
         backend.traverse(kind, margin, x[start : start + n], thresholds, features, part, windows)

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from ..core import launch as launcher
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
-from ..core.launch import THREADS, launch, numbers
+from ..core.launch import launch, numbers
 
 _PACKAGE = Path(__file__).parent
 WARP, PARTS = numbers("layers/sums.h", "HF_WARP", "HF_PARTS")
@@ -14,7 +15,7 @@ def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArra
     """Returns the loss of at least one sample, a float64 array without axes, and its gradient."""
     (n_samples, n_classes), xp = scores.shape, array_module(scores)
     losses, loss, grad = xp.empty(n_samples), xp.empty(()), xp.empty_like(scores)
-    n_blocks = -(-n_samples * (1 if n_classes <= WARP else WARP) // THREADS)
+    n_blocks = -(-n_samples * (1 if n_classes <= WARP else WARP) // launcher.THREADS)
     args = (scores, labels, n_samples, n_classes, losses, loss, grad)
     launch(_PACKAGE, "softmax", scores.dtype, n_blocks, args)
     if n_blocks > 1:
