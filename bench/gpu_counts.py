@@ -3,8 +3,8 @@
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
         [--all] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. With --json, parts that are not selected keep the
-figures of the record. With an empty `--parts` the tables of the record are printed. There are three parts:
+Nothing is timed. Each job is a call of a public function. With --json, parts and jobs that are not selected keep
+the figures of the record. With an empty `--parts` the tables of the record are printed. There are three parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
@@ -54,7 +54,7 @@ import numpy as np
 from common import labels, numbers, options_of, record
 
 import hforest
-from hforest import co2, growth, hinge, neural, optim, project, split, tree
+from hforest import co2, growth, hinge, layers, neural, optim, project, split, tree
 from hforest.core import launch
 
 PARTS = ("kernels", "calls", "resources")
@@ -127,6 +127,11 @@ def hinge_step(xp: Any, dtype: Any) -> Job:
         return hinge.adam_step(x, y, t, f, w, state, taken[0], 0.005), t, w, tuple(state)
 
     return Job(step, (x, y, t, f, w, tuple(state)))
+
+
+def softmax(xp: Any, dtype: Any) -> Job:
+    scores, y = moved(xp, numbers(20_000, 10, dtype=dtype), labels(20_000, 10))
+    return Job(lambda: layers.softmax_loss(scores, y), (scores, y))
 
 
 def data(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -237,6 +242,7 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "hinge.forward, ferns": functools.partial(hinge_forward, kind="fern"),
     "hinge.backward, ferns": functools.partial(hinge_backward, kind="fern"),
     "hinge, step of Adam": hinge_step,
+    "layers.softmax_loss": softmax,
     "grow, root": functools.partial(grown, 50_000, 28, max_depth=1),
     "grow, root, bins": functools.partial(grown, 50_000, 28, max_depth=1, max_bins=255),
     "grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
@@ -483,6 +489,14 @@ def table(rows: list[dict[str, Any]], made: str, *more: float) -> str:
     return tables[made](rows, *more)
 
 
+def with_others(
+    old: list[dict[str, Any]], new: list[dict[str, Any]], only: list[str]
+) -> list[dict[str, Any]]:
+    """Returns the rows of a record with those of the jobs in `only` replaced; all are new if it is empty."""
+    rows, names = [row for row in old if only and row["job"] not in only] + new, list(JOBS | LEVELS)
+    return sorted(rows, key=lambda row: names.index(row["job"]))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -500,11 +514,13 @@ def main() -> int:
     if options.json is not None and options.json.exists():
         parts = json.loads(options.json.read_text(encoding="utf-8"))
     if "kernels" in options.parts:
-        parts["rows"] = [row for name in options.only or JOBS for row in count_kernels(name, dtype)]
+        found = [row for name in options.only or JOBS for row in count_kernels(name, dtype)]
+        parts["rows"] = with_others(parts.get("rows", []), found, options.only)
     if "resources" in options.parts:
         parts["resources"] = count_resources(parts.get("rows", []), dtype)
     if "calls" in options.parts:
-        parts["calls"] = [count_calls(name, dtype) for name in options.only or JOBS | LEVELS]
+        found = [count_calls(name, dtype) for name in options.only or JOBS | LEVELS]
+        parts["calls"] = with_others(parts.get("calls", []), found, options.only)
     parts = {key: parts.get(key, []) for key in ("rows", "calls", "resources")}
     every = options.all
     print(table(parts["rows"], "jobs"), "\n")

@@ -4,9 +4,15 @@
 //
 // route_column_shared: from 256 samples on half a warp reads one row of x, and writes 64 bytes in a line.
 //
-// leaf_outputs_sum: a block has one sample where blocks of 32 outputs would be fewer than multiprocessors. Of 53 samples
-// with 1000 trees and ten outputs: 53 blocks in place of 17, steps 1129 -> 1065, of which 1000 are the additions in the
-// order of the trees; sectors 3.66 -> 3.82 MB; registers 32, as before (counted by bench/gpu_counts.py, not timed).
+// Versions of leaf_outputs_sum, of 53 samples with 1000 trees and ten outputs; none but the first is timed (with
+// route_column 39 us as a CUDA graph).
+//
+//   1. Blocks of 32 outputs: 17 blocks, steps 1129.
+//   2. A block has one sample where blocks of 32 outputs would be fewer than multiprocessors: 53 blocks, steps 1065, of
+//      which 1000 are the additions in the order of the trees; sectors 3.66 -> 3.82 MB.
+//   3. Eight outputs are read before they are added: in the SASS for sm_90 (NVRTC 12.9, float32) one instruction parts two
+//      additions, where a turn of the loop had a load, a conversion and an addition. The first warp adds while the others
+//      read the outputs of the next trees, 204 at a time in place of 128. Registers 32 -> 30, no spills.
 
 #include "optim/adam.cuh"
 
