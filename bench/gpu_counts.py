@@ -3,8 +3,9 @@
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
         [--all] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. With --json, parts and jobs that are not selected keep
-the figures of the record. With an empty `--parts` the tables of the record are printed. There are three parts:
+Nothing is timed. Each job is a call of a public function. With --json, parts and jobs that are not selected
+keep the figures of the record. With an empty `--parts` the tables of the record are printed. There are three
+parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.

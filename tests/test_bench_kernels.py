@@ -93,7 +93,7 @@ CALLED_BY = {
     "core.first_named_outside": "hinge.backward_sparse",
     "core.cos_of_turns": "stats.split_test", "core.exp": "tabular.predict", "core.log": "tabular.fit",
     "core.log1p": "stats.split_test",
-    "core.apart": "hforest.unchecked", "core.fits": "hforest.unchecked", "core.owned": "hforest.unchecked", "core.words": "scale.grow_by_rows",
+    "core.apart": "hforest.unchecked", "core.fits": "hforest.unchecked", "core.is_cupy": "hforest.unchecked", "core.owned": "hforest.unchecked", "core.words": "scale.grow_by_rows",
     "growth.best_splits": "scale.grow_by_rows",
     "growth.columns_read": "hforest.grow", "growth.draw_projections": "scale.grow_by_rows",
     "growth.encode": "growth.samples", "growth.find_bins": "scale.grow_by_rows", "growth.grow": "hforest.grow",

@@ -378,11 +378,9 @@ def adam_step(
     Parameters
     ----------
     y : (n_samples,) array of integers or bools, with `windows` (n_images, *out)
-        Labels, 0 to n_classes - 1.
+        Classes of the samples, 0 to n_classes - 1.
     weights : (n_trees, n_leaves, n_classes) array
         Weights of leaves; changed in place.
-    step : int
-        Number of this step: 1, 2, ..., each once.
 
     Returns
     -------
@@ -390,7 +388,7 @@ def adam_step(
         Mean of the softmax loss before the step, in nats. For CuPy arrays an array without axes.
     scores : (n_samples, n_classes) array, with `windows` (n_images, *out, n_classes)
         Outputs before the step, the logarithms of class shares but for a constant of each sample.
-    grad_x : array of the shape of x
+    grad_x : array, shape of x
         Gradient with respect to x before the step.
 
     Raises

@@ -125,6 +125,14 @@ class Sums(NamedTuple):
     sums: FloatArray | None
 
 
+class Step(NamedTuple):
+    """A step of Adam: its number, and `rate_and_scale`: a struct of steps.cuh."""
+
+    number: int
+    rate: float
+    scale: float
+
+
 class Losses(NamedTuple):
     """Losses of samples, and their mean: a struct of steps.cuh."""
 
@@ -506,7 +514,7 @@ def _adam_move(
     numbered = max(-(-n_leaves // leaves.n_parts), -(-n_vertices // vertices.n_parts))
     thresholds, moved_weights = _moved(parameters, state)
     tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
-    moved = moved_weights, thresholds, step, *rate_and_scale(step, *settings[:3])
+    moved = moved_weights, thresholds, Step(step, *rate_and_scale(step, *settings[:3]))
     args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables, losses or Losses(None, None))
     # With few samples blocks are small, so that a multiprocessor has several in different phases.
     threads = _threads(max(pairs.n_samples, launcher.THREADS))

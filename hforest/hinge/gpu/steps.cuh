@@ -30,6 +30,12 @@ struct Moved {
     size *last;   // IN and OUT
 };
 
+// A step of Adam: its number, and what rate_and_scale of optim/exact.py returns for it.
+struct Step {
+    size number;
+    double rate, scale;
+};
+
 // The losses of samples, and their mean; or null.
 struct Losses {
     const double *__restrict__ of_samples;  // IN (n_samples,)
@@ -141,8 +147,8 @@ extern "C" __global__ void __launch_bounds__(ADDING, 2) loss_slopes(
 //   [each, 2 each)      the row of each number
 template <class Term>
 __device__ static inline void move_rows(
-    const Sums &a, size block, int *numbers, const Term &term, const Moved &moved, size n_eager, size step, double rate,
-    double scale, const Adam &adam, const Missed &missed
+    const Sums &a, size block, int *numbers, const Term &term, const Moved &moved, size n_eager, const Step &step,
+    const Adam &adam, const Missed &missed
 ) {
     __shared__ int n_moving;
     const size tree = block / a.n_parts, each = (a.n_slots + a.n_parts - 1) / a.n_parts, low = block % a.n_parts * each;
@@ -174,12 +180,12 @@ __device__ static inline void move_rows(
             const unsigned j = (i + skipped) / width;  // 32 bits: a 64-bit division would take as long as the rest
             const size row = tree_row + some[j], at = row * width + (i + skipped) % width;
             const real grad = (real)(block_memory[i] / a.divisor);
-            if (low + some[j] >= n_eager) catch_up(moved, at, moved.last[row], step - 1, adam, missed);
-            adam_one(moved.param + at, grad, moved.m + at, moved.v + at, rate, scale, adam);
+            if (low + some[j] >= n_eager) catch_up(moved, at, moved.last[row], step.number - 1, adam, missed);
+            adam_one(moved.param + at, grad, moved.m + at, moved.v + at, step.rate, step.scale, adam);
         }
         __syncthreads();
     }
-    for (int j = eager + threadIdx.x; j < n_moving; j += blockDim.x) moved.last[tree_row + rows[j]] = step;
+    for (int j = eager + threadIdx.x; j < n_moving; j += blockDim.x) moved.last[tree_row + rows[j]] = step.number;
 }
 
 // Computes the gradients with respect to leaf weights and thresholds (Lay et al. 2018, eq. 11-12) from slopes, and
@@ -188,7 +194,7 @@ __device__ static inline void move_rows(
 //   sums | n_tile rows of grad_y, for leaves | from double n_before on, the numbers of rows
 extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
     const real *__restrict__ grad_y, size n_tile, size n_before, Sums leaves, Sums vertices, Moved weights,
-    Moved thresholds, size step, double rate, double scale, Adam adam, Missed missed, Losses losses
+    Moved thresholds, Step step, Adam adam, Missed missed, Losses losses
 ) {
     const size n_blocks = leaves.n_trees * leaves.n_parts, block = blockIdx.x;
     int *const numbers = (int *)(block_memory + n_before);
@@ -197,12 +203,12 @@ extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
             .grad_y = grad_y, .grad_trees = 1, .tree = 0, .n_outputs = leaves.width, .n_tile = n_tile,
             .tile = (real *)(block_memory + leaves.n_numbers)
         };
-        move_rows(leaves, block, numbers, term, weights, 0, step, rate, scale, adam, missed);
+        move_rows(leaves, block, numbers, term, weights, 0, step, adam, missed);
     } else if (block == n_blocks + vertices.n_trees * vertices.n_parts) {
         const double mean = mean_of(losses.of_samples, leaves.n_samples);
         if (threadIdx.x == 0) *losses.mean = mean;
     } else {
         const size vertex_block = block - n_blocks;
-        move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, HF_EAGER, step, rate, scale, adam, missed);
+        move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, HF_EAGER, step, adam, missed);
     }
 }
