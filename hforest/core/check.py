@@ -265,12 +265,12 @@ def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0, name
         fail(first)
 
 
-def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
+def finite(name: str, a: Array, *, remedy: str = DROP, what: str = "numbers") -> None:
     """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for the device."""
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
-        raise ValueError(f"{name}: expected finite numbers, got {value} at index {index}; {remedy}")
+        raise ValueError(f"{name}: expected finite {what}, got {value} at index {index}; {remedy}")
 
     values(a, gpu.FINITE, fail)
 

@@ -448,4 +448,4 @@ def _labels(y: ArrayLike, places: tuple[int, ...], n_classes: int) -> IntArray:
 
 
 def _check_scores(scores: FloatArray) -> None:
-    check.finite("scores", scores, remedy=check.DIVERGED)
+    check.finite("weights", scores, remedy=f"scale x, or {check.DIVERGED}", what="sums of outputs")

@@ -320,7 +320,9 @@ def _check_values(case: Case, outcome: Outcome, before: dict[str, Any], after: d
             (value, _states(given, case.target))
             for value, given in ((outcome.value, after), (other.value, arguments))
         ]
-        if near and case.target.last in STEPS:
+        if near and case.target.last == "adam_step":
+            both = [(value, None) for value, _ in both]  # where slopes cancel, rounding decides a step
+        elif near and case.target.last in STEPS:
             both = [(value, _synced(states, case.target.name, before)) for value, states in both]
         if text := _differs(*both, near):
             raise Finding(f"another result than {who}: {text}")
