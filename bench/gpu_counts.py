@@ -1,11 +1,12 @@
 """Counts the resources of the CUDA kernels without a GPU: memory, threads, launches, waits, registers.
 
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
-        [--all] [--json FILE]
+        [--all] [--host] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. With --json, parts and jobs that are not selected
-keep the figures of the record. With an empty `--parts` the tables of the record are printed. There are three
-parts:
+Each job is a call of a public function. With --json, parts and jobs that are not selected keep the figures of
+the record. With an empty `--parts` the tables of the record are printed. Nothing is timed but with --host, which
+records nothing: calls that do not wait, on the stub device whose kernels do not run, but for CuPy's sorts. This
+is the time of Python and CuPy, without that of CUDA's launches. There are three parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
@@ -45,6 +46,7 @@ import importlib
 import json
 import os
 import sys
+import timeit
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,6 +337,23 @@ def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
     return row
 
 
+def host_time(name: str, dtype: Any = np.float32) -> float | None:
+    """Returns the microseconds of a call without its kernels; None for a call that waits."""
+    stub = of_tests("stub")
+    stub.install()
+    import cupy
+
+    job = (JOBS | LEVELS)[name](cupy, dtype)
+    with hforest.unchecked():
+        job.call()
+        with stub.counted() as n:
+            job.call()
+        if n("waits"):
+            return None
+        with stub.idle():
+            return 1e6 * min(timeit.repeat(job.call, number=100, repeat=9)) / 100
+
+
 def a_level(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns a row for each kind of which both jobs are there: what six levels have more than five."""
     of_job, names, found = {row["job"]: row for row in rows}, list(LEVELS), []
@@ -508,6 +527,7 @@ def main() -> int:
     parser.add_argument(
         "--all", action="store_true", help="print every kernel, not only those with most accesses"
     )
+    parser.add_argument("--host", action="store_true", help="print the time of calls without kernels")
     parser.add_argument("--json", type=Path)
     options = options_of(parser, "--parts kernels --only hinge.forward")
     dtype = np.dtype(options.dtype).type
@@ -529,6 +549,9 @@ def main() -> int:
     print(table(parts["calls"], "calls"), "\n")
     print(table(parts["resources"], "resources", *[2.0] * every), "\n")
     print(memory())
+    if options.host:
+        times = {name: host_time(name, dtype) for name in options.only or JOBS}
+        print(markdown(["job", "us"], [[name, f"{t:.0f}"] for name, t in times.items() if t is not None]))
     if options.json is not None and options.parts:
         rows = parts.pop("rows")
         record(options.json, rows, dtype=options.dtype, **parts)

@@ -255,6 +255,17 @@ def install() -> Any:
 
 
 @contextlib.contextmanager
+def idle() -> Iterator[None]:
+    """Launches run no kernels in a `with` block: results have no values."""
+    library = install()
+    library.stub_idle(1)
+    try:
+        yield
+    finally:
+        library.stub_idle(0)
+
+
+@contextlib.contextmanager
 def counted() -> Iterator[Any]:
     """Yields a function that returns how often the device did something since the block began: "launches", "launch"
     and the name of a kernel, "waits", "allocations", "to device", "to host", "device to device"; and "bytes", the most
