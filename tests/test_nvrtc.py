@@ -1,7 +1,9 @@
 """Every gpu.cu compiles with NVRTC, which needs no GPU: oldest and newest architecture, float and double."""
 
 import json
+import re
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from host import ptx
 from host.compiler import MODULES, signatures
 from host.nvrtc import architectures, compiled, options, resources
 
+from hforest.co2 import gpu as co2
 from hforest.core import launch
 
 
@@ -201,7 +204,7 @@ def test_samples_are_read_before_they_are_added(nvrtc, ahead):
 
 
 SUMS = {
-    "fit_stumps": 8,
+    "fit_stumps": 9,
     "chunk_slopes": 1,
     "chunk_terms": 1,
     "chunk_sides": 2,
@@ -216,7 +219,7 @@ SUMS = {
     [
         ("AHEAD = 8;", "AHEAD = 8;", set()),
         ("AHEAD = 8;", "AHEAD = 1;", {*SUMS}),
-        ("row_here[a] * n_features]", "r.order[row_here[a]] * n_features]", {"fit_stumps"}),
+        ("row_here[at + a] * n_features;", "r.order[row_here[at + a]] * n_features;", {"fit_stumps"}),
     ],
     ids=["as they are", "one by one", "one more load"],
 )
@@ -229,6 +232,35 @@ def test_stumps_read_samples_before_they_add_them(nvrtc, old, new, worse):
     assert {
         name for name in SUMS if len(found[name]) < SUMS[name] or any(n > 2 for _, n in found[name])
     } == worse
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n_features", "kilobytes", "n_stumps", "stride"),
+    [
+        (np.float32, 256, 227, 1, 260), (np.float32, 261, 227, 1, 0), (np.float32, 256, 227, co2.FEW + 1, 0),
+        (np.float64, 124, 227, 1, 124), (np.float64, 256, 227, 1, 0), (np.float32, 180, 163, 1, 180),
+        (np.float32, 256, 163, 1, 0),
+    ],
+)  # fmt: skip
+def test_stumps_have_buffers_that_fit_a_block(
+    nvrtc, monkeypatch, dtype, n_features, kilobytes, n_stumps, stride
+):
+    room, itemsize, source = kilobytes << 10, np.dtype(dtype).itemsize, launch.source(launch.PACKAGE / "co2")
+    monkeypatch.setattr(launch, "compiler", SimpleNamespace(block_bytes=lambda: room))
+    state = 8 * (n_features + 83) + 2 * n_features * itemsize
+    samples = SimpleNamespace(n_features=n_features, n=20_000)
+    front, found = co2._buffers(samples, 100, n_stumps, itemsize, state)
+    assert found == stride
+    assert front >= 200 * (8 + stride * itemsize) if stride else front == 8192
+    assert front + state + resources(source, 90, dtype)["fit_stumps"]["shared"] <= room
+
+
+def test_rows_are_copied_while_a_kernel_runs(nvrtc):
+    # GPUs before sm_80 have no such copies; test_compiles_... has the oldest.
+    text = ptx.kernels(launch.source(launch.PACKAGE / "co2"), np.float32)["fit_stumps"]
+    assert "cp.async.ca.shared.global" in text
+    # The barrier after which rows are read is next to the wait: one of an epoch's first chunk, one of the others.
+    assert len(re.findall(r"cp\.async\.wait_all;[^@]{0,200}?bar\.sync", text)) == 2
 
 
 def test_digests_see_a_changed_kernel_alone(nvrtc, tmp_path):
