@@ -1,7 +1,9 @@
 """Every gpu.cu compiles with NVRTC, which needs no GPU: oldest and newest architecture, float and double."""
 
 import json
+import re
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from host import ptx
 from host.compiler import MODULES, signatures
 from host.nvrtc import architectures, compiled, options, resources
 
+from hforest.co2 import gpu as co2
 from hforest.core import launch
 
 
@@ -204,7 +207,7 @@ def test_samples_are_read_before_they_are_added(nvrtc, ahead):
 
 SUMS = {
     "co2": {
-        "fit_stumps": 8, "chunk_slopes": 1, "chunk_terms": 1, "chunk_sides": 2, "sum_leaves": 1, "tree_bounds": 1,
+        "fit_stumps": 9, "chunk_slopes": 1, "chunk_terms": 1, "chunk_sides": 2, "sum_leaves": 1, "tree_bounds": 1,
     },
     "hinge": {"leaf_outputs_sum": 1, "loss_slopes": 1},
 }  # fmt: skip
@@ -216,7 +219,7 @@ SUMS = {
     [
         *((package, "int AHEAD = 8,", "int AHEAD = 8,", set()) for package in SUMS),
         *((package, "int AHEAD = 8,", "int AHEAD = 1,", {*sums}) for package, sums in SUMS.items()),
-        ("co2", "row_here[a] * n_features]", "r.order[row_here[a]] * n_features]", {"fit_stumps"}),
+        ("co2", "row_here[at + a] * n_features;", "r.order[row_here[at + a]] * n_features;", {"fit_stumps"}),
     ],
 )
 def test_numbers_are_read_before_they_are_added(nvrtc, package, old, new, worse):
@@ -228,6 +231,35 @@ def test_numbers_are_read_before_they_are_added(nvrtc, package, old, new, worse)
     assert {
         name for name in sums if len(found[name]) < sums[name] or any(n > 2 for _, n in found[name])
     } == worse
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n_features", "kilobytes", "n_stumps", "stride"),
+    [
+        (np.float32, 256, 227, 1, 260), (np.float32, 261, 227, 1, 0), (np.float32, 256, 227, co2.FEW + 1, 0),
+        (np.float64, 124, 227, 1, 124), (np.float64, 256, 227, 1, 0), (np.float32, 180, 163, 1, 180),
+        (np.float32, 256, 163, 1, 0),
+    ],
+)  # fmt: skip
+def test_stumps_have_buffers_that_fit_a_block(
+    nvrtc, monkeypatch, dtype, n_features, kilobytes, n_stumps, stride
+):
+    room, itemsize, source = kilobytes << 10, np.dtype(dtype).itemsize, launch.source(launch.PACKAGE / "co2")
+    monkeypatch.setattr(launch, "compiler", SimpleNamespace(block_bytes=lambda: room))
+    state = 8 * (n_features + 83) + 2 * n_features * itemsize
+    samples = SimpleNamespace(n_features=n_features, n=20_000)
+    front, found = co2._buffers(samples, 100, n_stumps, itemsize, state)
+    assert found == stride
+    assert front >= 200 * (8 + stride * itemsize) if stride else front == 8192
+    assert front + state + resources(source, 90, dtype)["fit_stumps"]["shared"] <= room
+
+
+def test_rows_are_copied_while_a_kernel_runs(nvrtc):
+    # GPUs before sm_80 have no such copies; test_compiles_... has the oldest.
+    text = ptx.kernels(launch.source(launch.PACKAGE / "co2"), np.float32)["fit_stumps"]
+    assert "cp.async.ca.shared.global" in text
+    # The barrier after which rows are read is next to the wait: one of an epoch's first chunk, one of the others.
+    assert len(re.findall(r"cp\.async\.wait_all;[^@]{0,200}?bar\.sync", text)) == 2
 
 
 def test_digests_see_a_changed_kernel_alone(nvrtc, tmp_path):

@@ -6,9 +6,9 @@
 
 typedef int64_t size;
 
-// Shared memory of a block, whose size is an argument of the launch.
+// Shared memory of a block, whose size is an argument of the launch; its address is a multiple of 16.
 #ifdef __CUDACC_RTC__
-extern __shared__ double block_memory[];
+alignas(16) extern __shared__ double block_memory[];
 #endif
 
 // Returns the number of this thread in a one-dimensional launch.

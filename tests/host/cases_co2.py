@@ -9,16 +9,24 @@ import hforest
 from hforest import co2
 from hforest.co2 import StumpSettings, gpu
 
+from . import compiler
 from .case import Case, scaled
 
 # samples, features
 SHAPES = ((1, 1), (11, 17))
-CHUNKS = ((1030, 3, 100, gpu.FEW), (1100, 20, 1030, 0))
-"""Samples of two chunks, features, samples of a batch, and `gpu.FEW`: above it a block has fewer threads."""
+SURE = compiler.SURE_BYTES
+CHUNKS = (
+    (1030, 3, 100, gpu.FEW, 0), (1700, 20, 1100, 0, SURE), (230, 12, 33, gpu.FEW, SURE),
+    (310, 11, 100, gpu.FEW, SURE), (9, 4, 100, gpu.FEW, SURE),
+)  # fmt: skip
+"""Samples, features, samples of a batch; `gpu.FEW`: above it a block has fewer threads; shared memory of a block.
+
+Two thirds of the samples have a weight. The second has a batch of two chunks, the last three have buffers of rows of x.
+"""
 
 
 def _results(
-    shape: tuple[int, int], squared: bool, dtype: type, batch_size: int = 7, few: int = gpu.FEW
+    shape: tuple[int, int], squared: bool, dtype: type, batch_size: int = 7, few: int = gpu.FEW, room: int = 0
 ) -> dict[str, np.ndarray]:
     n, n_features = shape
     rng = np.random.default_rng(n)
@@ -30,7 +38,8 @@ def _results(
     history: list[float] = []
     learned = {"task": "regression"} if squared else {"n_classes": 3}
     stump = StumpSettings(tau=1, batch_size=batch_size, convex_rounds=1, min_steps=1)
-    with mock.patch.object(gpu, "FEW", few):
+    room = room or compiler.BLOCK_BYTES
+    with mock.patch.object(gpu, "FEW", few), mock.patch.object(compiler, "BLOCK_BYTES", room):
         fitted = co2.fit_stump(
             x,
             y,
@@ -54,8 +63,8 @@ def _results(
 
 def stump_of_chunks(squared: bool, which: int, dtype: type) -> dict[str, np.ndarray]:
     """Returns a stump of CHUNKS[which], its surrogates and gradients."""
-    *shape, batch_size, few = CHUNKS[which]
-    return _results((shape[0], shape[1]), squared, dtype, batch_size, few)
+    *shape, batch_size, few, room = CHUNKS[which]
+    return _results((shape[0], shape[1]), squared, dtype, batch_size, few, room)
 
 
 def _data(squared: bool, scale: float, dtype: type) -> tuple[np.ndarray, np.ndarray, str]:
@@ -65,12 +74,13 @@ def _data(squared: bool, scale: float, dtype: type) -> tuple[np.ndarray, np.ndar
     return x, y, "regression" if squared else "classification"
 
 
-def _forest(squared: bool, scale: float, dtype: type) -> dict[str, np.ndarray]:
+def _forest(squared: bool, scale: float, dtype: type, room: int = 0) -> dict[str, np.ndarray]:
     x, y, task = _data(squared, scale, dtype)
-    forest = co2.grow(
-        x, y, 1, lr=0.1, max_rounds=1, stump=StumpSettings(tau=1, min_steps=1), min_samples_oblique=9,
-        max_depth=2, task=task, standardize=bool(scale), rng=0,
-    )  # fmt: skip
+    with mock.patch.object(compiler, "BLOCK_BYTES", room or compiler.BLOCK_BYTES):
+        forest = co2.grow(
+            x, y, 1, lr=0.1, max_rounds=1, stump=StumpSettings(tau=1, min_steps=1), min_samples_oblique=9,
+            max_depth=2, task=task, standardize=bool(scale), rng=0,
+        )  # fmt: skip
     return forest._asdict()
 
 
@@ -95,13 +105,16 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"{'squared' if squared else 'log'} n={shape[0]} features={shape[1]}",
                 lambda s=shape, q=squared: _results(s, q, dtype),
             )
-    for squared, which in ((False, 0), (True, 1)):
+    for which, squared in enumerate((False, True, False, True, False)):
         yield Case(
             f"{'squared' if squared else 'log'} n={CHUNKS[which][0]}",
             lambda q=squared, i=which: stump_of_chunks(q, i, dtype),
             beside="cpu",
         )
     for squared in (False, True):
-        yield Case(f"forest squared={squared}", lambda q=squared: _forest(q, 1, dtype))
+        for room in (0, SURE):
+            yield Case(
+                f"forest squared={squared} room={room}", lambda q=squared, r=room: _forest(q, 1, dtype, r)
+            )
         yield Case(f"refined squared={squared}", lambda q=squared: refined(q, dtype))
     yield Case("forest of small numbers", lambda: _forest(False, 0, dtype))

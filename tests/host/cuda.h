@@ -37,7 +37,7 @@ struct dim3 {
 #endif
 
 // Memory of a block of which the launch chooses the bytes; as much as any GPU has.
-static double block_memory[227 << 7];
+alignas(16) static double block_memory[227 << 7];
 
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 

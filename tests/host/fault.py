@@ -49,10 +49,12 @@ IN_REFINE = {
 }  # fmt: skip
 """Likewise of the kernels that refine trees."""
 IN_STUMPS = {
-    "no_barrier_behind_sides": without_last_line("choose_sides(s, r, here);\n        __syncthreads();\n"),
+    "no_barrier_behind_sides": without_last_line("choose_sides(s, r, at, n, row);\n    __syncthreads();\n"),
     "no_barrier_behind_samples": without_last_line(
-        "read_samples(s, r, here, sample);\n        __syncthreads();\n"
+        "n_next = n_read_now;\n        wait_for_copies();\n        __syncthreads();\n"
     ),
+    "no_barrier_behind_copies": without_last_line("stride);\n    wait_for_copies();\n    __syncthreads();\n"),
+    "copies_of_the_same_chunk": ("copy_rows(s, second - at, n_next,", "copy_rows(s, at, n,"),
     "lists_without_atomics": (
         "next[i] = atomicExch(head + order[i], (int)i);", "next[i] = head[order[i]], head[order[i]] = (int)i;",
     ),
@@ -63,7 +65,7 @@ IN_CODE = {
     **{name: ("growth", counted_bins, change) for name, change in IN_GROWTH.items()},
     **{name: ("growth", small_nodes, change) for name, change in IN_SMALL.items()},
     **{name: ("co2", partial(refined, False), change) for name, change in IN_REFINE.items()},
-    **{name: ("co2", partial(stump_of_chunks, False, 0), change) for name, change in IN_STUMPS.items()},
+    **{name: ("co2", partial(stump_of_chunks, False, 2), change) for name, change in IN_STUMPS.items()},
 }
 """The subpackage, a call of its kernels, the text and what is in its place."""
 

@@ -182,10 +182,25 @@ def _fit_stumps(
     n_bytes = 8 * (width + 8 * samples.n_outputs + 3) + 2 * width * w.itemsize
     is_local = n_bytes <= launcher.compiler.block_bytes() // 4
     n_state = 0 if is_local else -(-n_bytes // 8)
+    front, stride = _buffers(samples, schedule.batch, n_stumps, w.itemsize, is_local * n_bytes)
     term, ints, state = xp.empty(n), xp.empty(3 * n, np.int32), xp.empty(n_stumps * n_state)
-    arguments = (samples, first, keys, schedule, w, theta, history, term, ints, state, n_state)
+    sizes = n_state, front // 8, stride
+    arguments = (samples, first, keys, schedule, w, theta, history, term, ints, state, *sizes)
     threads = STUMP if n_stumps <= FEW else BLOCK
-    launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads, is_local * n_bytes)
+    launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads, front + is_local * n_bytes)
+
+
+def _buffers(samples: Samples, batch: int, n_stumps: int, itemsize: int, n_bytes: int) -> tuple[int, int]:
+    """Returns the bytes of block_memory in front of a state of n_bytes, and the stride of rows in buffers.
+
+    The stride is 0 if there are no buffers, because they do not fit or because blocks have few threads.
+    """
+    # So halves of a warp, which read the same columns of rows four apart, use different banks.
+    stride = (samples.n_features + 3) // 8 * 8 + 4
+    most, weights, static = min(batch, samples.n), 8 * CHUNK, CHUNK * (9 + itemsize) + 256
+    front = max(weights, 2 * (-(-most // 4) * 4) * (8 + stride * itemsize))
+    fits = 2 * most <= CHUNK and front + n_bytes + static <= launcher.compiler.block_bytes()
+    return (front, stride) if fits and n_stumps <= FEW else (weights, 0)
 
 
 class _Stumps(NamedTuple):

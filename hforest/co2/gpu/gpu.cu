@@ -107,8 +107,8 @@ template <typename T> __device__ static T fold_lanes(T own) {
     return own;
 }
 
-// Calls visit(i, w.x) for n samples; row(i) is the row of x of sample i. Warp `warp` of n_warps calls it; OF_WARP samples
-// are its own at a time. One thread visits a sample.
+// Calls visit(i, w.x) for n samples; row(i) points to sample i's row of x. Warp `warp` of n_warps calls it; OF_WARP
+// samples are its own at a time. One thread visits a sample.
 template <typename Row, typename Visit>
 __device__ static void for_products(
     const Samples &s, const real *w, size n, size warp, size n_warps, Row row, Visit visit
@@ -118,7 +118,7 @@ __device__ static void for_products(
         const size first = begin + group * EACH;
         const real *x[EACH];
         real sum[EACH] = {}, product = 0;
-        for (int l = 0; l < EACH; ++l) x[l] = s.x + row(first + l < n ? first + l : n - 1) * s.n_features;
+        for (int l = 0; l < EACH; ++l) x[l] = row(first + l < n ? first + l : n - 1);
         for (int j = lane; j < n_features; j += LANES)
             for (int l = 0; l < EACH; ++l) sum[l] = sum[l] + x[l][j] * w[j];
         for (int l = 0; l < EACH; ++l) {
@@ -144,7 +144,7 @@ extern "C" __global__ void terms(
     Samples s, const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
     double *__restrict__ term, int *__restrict__ side, real *__restrict__ factor
 ) {
-    const auto row = [&](size i) { return row_of(s, i); };
+    const auto row = [&](size i) { return s.x + row_of(s, i) * s.n_features; };
     const size n_warps = gridDim.x * (size)blockDim.x / WARP;
     for_products(s, w, s.n, thread_number() / WARP, n_warps, row, [&](size i, double p) {
         const double left = loss_of(s, theta, table, 0, i) - p, right = loss_of(s, theta, table, 1, i) + p;

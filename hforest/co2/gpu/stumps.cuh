@@ -1,7 +1,8 @@
 // Fits oblique stumps (Norouzi et al. 2015, Alg. 1). fit_stumps is one block per stump; a step has these phases, with a
 // barrier of the block after each:
 //
-//     choose_sides                products w.x, sides, factors         a warp per OF_WARP samples
+//     copy_rows, choose_sides     x of the next chunk; products w.x    sixteen threads a row; a warp per OF_WARP
+//                                 of this one, sides, factors          samples
 //     add_slopes, add_outputs     sums over the samples of a chunk     a thread per column; per sum, from the last one
 //     move, read_samples          w and theta; the next chunk          the same; a thread per sample
 //     settle                      |w|**2; log losses of both sides     the first warp; the last two
@@ -17,9 +18,16 @@
 //   2. A chunk of samples, w and theta are in shared memory, AHEAD terms are read before they are added, warps share the
 //      phases, and all threads make the order. 1 to 3 instructions part two additions of slopes, 1 to 7 those of outputs.
 //      Requests to global memory 1680, barriers 5, registers 128, of up to 512 threads. It is not timed.
+//   3. Where two buffers fit the shared memory of a block (of 227 KB: up to 260 features), rows of x are copied there
+//      while the chunk before is visited, and both phases read them there. Requests to global memory 216: 200 of the
+//      copies, and 16 of read_samples. Requested sectors 115 KB in place of 224. Passes of shared memory 5463 in place
+//      of 3879, 1 % of them by conflicts of banks. A term of the slopes takes 5 instructions in place of 9; 0 to 4 part
+//      two additions, because a turn reads some terms between them; those of outputs are as before. Registers 128,
+//      shared memory 223 KB. Without buffers the requests are those of version 2. It is not timed.
 
 #include "co2/fit.h"
 #include "co2/visits.h"
+#include "core/async.cuh"
 
 // Most threads of a block, where a launch has few stumps.
 constexpr int STUMP = 512;
@@ -36,14 +44,17 @@ struct Workspace {
     double *term;  // (n,): terms of eq. 10
     int *order;    // (n,): the shuffled samples
     int *sign;     // (n,): the signs of w.x
+    size stride;   // numbers from one row of a buffer to the next; 0 without buffers
 };
 
-// Samples of a chunk of a batch: rows of x; n_outputs side + label; signs of w.x at the start of the round; weights;
-// factors of x in the slope.
+// Samples of a chunk of a batch: rows of x; n_outputs side + label; signs of w.x at the start of the round; factors of
+// x in the slope. With buffers, there are two chunks of at most HF_CHUNK / 2 samples, visited in turn.
 __shared__ unsigned row_here[HF_CHUNK], key_here[HF_CHUNK];
 __shared__ signed char sign_here[HF_CHUNK];
-__shared__ double weight_here[HF_CHUNK];
 __shared__ real factor_here[HF_CHUNK];
+
+// Their weights, at the begin of block_memory. Two buffers of rows of x are behind the weights of both chunks.
+__device__ static double &weight_here(int a) { return block_memory[a]; }
 
 // Writes what hf_shuffle writes to order (n,), OUT; head and next (n,) are workspace. All threads of the block call it.
 //
@@ -74,34 +85,47 @@ __device__ static void shuffle_together(unsigned long long key, int *order, int 
     __syncthreads();
 }
 
-// Reads a chunk of n samples, of which sample(a) is the number; sides are 0.
+// Reads a chunk of n samples, of which sample(a) is the number, to places from `at` on; sides are 0.
 template <typename Sample>
-__device__ static void read_samples(const Samples &s, const Workspace &r, int n, Sample sample) {
+__device__ static void read_samples(const Samples &s, const Workspace &r, int at, int n, Sample sample) {
     for (int a = threadIdx.x; a < n; a += blockDim.x) {
         const size i = sample(a), row = row_of(s, i);
-        row_here[a] = (unsigned)row;
-        key_here[a] = (unsigned)label_of(s, row);
-        sign_here[a] = (signed char)r.sign[i];
-        weight_here[a] = s.weight[i];
+        row_here[at + a] = (unsigned)row;
+        key_here[at + a] = (unsigned)label_of(s, row);
+        sign_here[at + a] = (signed char)r.sign[i];
+        weight_here(at + a) = s.weight[i];
     }
 }
 
-// Writes the sides with the larger bound of the n samples of the chunk, and the factors of x (Alg. 1, lines 8 to 12).
-__device__ static void choose_sides(const Samples &s, const Workspace &r, int n) {
-    const auto row = [](size a) { return row_here[a]; };
-    for_products(s, r.w, n, threadIdx.x / WARP, blockDim.x / WARP, row, [&](size a, double p) {
-        const int label = (int)key_here[a], sign = sign_here[a];
+// Begins to copy the rows of x of the n samples from place `at` on to the same places of the buffers.
+__device__ static void copy_rows(const Samples &s, int at, int n, real *buffer, int stride) {
+    const int lane = threadIdx.x % LANES, n_features = (int)s.n_features, n_bytes = n_features * (int)sizeof(real);
+    const bool by_sixteen = (n_bytes | (size)s.x) % sizeof(Sixteen) == 0;
+    for (int a = at + threadIdx.x / LANES; a < at + n; a += blockDim.x / LANES) {
+        real *const to = buffer + a * stride;
+        const real *const from = s.x + (size)row_here[a] * n_features;
+        if (by_sixteen) copy_ahead((Sixteen *)to, (const Sixteen *)from, n_bytes / (int)sizeof(Sixteen), lane, LANES);
+        else copy_ahead(to, from, n_features, lane, LANES);
+    }
+}
+
+// Writes the sides with the larger bound of the n samples from place `at` on, and the factors of x (Alg. 1, lines 8 to
+// 12). row(a) points to the row of x of sample a of them.
+template <typename Row>
+__device__ static void choose_sides(const Samples &s, const Workspace &r, int at, int n, Row row) {
+    for_products(s, r.w, n, threadIdx.x / WARP, blockDim.x / WARP, row, [&](size i, double p) {
+        const int a = at + (int)i, label = (int)key_here[a], sign = sign_here[a];
         const double left = loss_at(s, r.theta, r.table, 0, row_here[a], label) - p;
         const double right = loss_at(s, r.theta, r.table, 1, row_here[a], label) + p;
         const int side = !(left >= right);
         key_here[a] = side * (unsigned)s.n_outputs + label;
-        factor_here[a] = (real)((side ? 1 - sign : -1 - sign) * weight_here[a]);
+        factor_here[a] = (real)((side ? 1 - sign : -1 - sign) * weight_here(a));
     });
 }
 
-// Adds outputs and weights of the n samples of the chunk to r.sums, or writes them there if the chunk is the first of its
-// batch. Threads are taken from the last, because the first ones add slopes.
-__device__ static void add_outputs(const Samples &s, const Workspace &r, int n, bool is_first) {
+// Adds outputs and weights of the n samples from place `first` on to r.sums, or writes them there if their chunk is the
+// first of its batch. Threads are taken from the last, because the first ones add slopes.
+__device__ static void add_outputs(const Samples &s, const Workspace &r, int first, int n, bool is_first) {
     const unsigned n_outputs = (unsigned)s.n_outputs, n_sums = 2 * n_outputs;
     for (unsigned at = blockDim.x - 1 - threadIdx.x; at < n_sums + 3; at += blockDim.x) {
         // The sum is over samples with low <= key < low + span: one output of a side, a side, or both.
@@ -109,8 +133,8 @@ __device__ static void add_outputs(const Samples &s, const Workspace &r, int n, 
         const unsigned side = at < n_sums ? at / n_outputs : at - n_sums;
         const unsigned low = is_output ? at : side % 2 * n_outputs, span = is_output ? 1 : side < 2 ? n_outputs : n_sums;
         const double *const targets = s.targets + at % n_outputs;
-        const auto weight = [=](int a) { return key_here[a] - low < span ? weight_here[a] : 0.0; };
-        const auto target = [=](int a) { return weight(a) * targets[(size)row_here[a] * n_outputs]; };
+        const auto weight = [=](int a) { return key_here[first + a] - low < span ? weight_here(first + a) : 0.0; };
+        const auto target = [=](int a) { return weight(a) * targets[(size)row_here[first + a] * n_outputs]; };
         const bool has_targets = at < n_sums && !s.has_labels;
         const double sum = has_targets ? sum_ahead(0, n, target) : sum_ahead(0, n, weight);
         r.sums[at] = is_first ? sum : r.sums[at] + sum;
@@ -118,15 +142,23 @@ __device__ static void add_outputs(const Samples &s, const Workspace &r, int n, 
 }
 
 // Likewise adds the slopes of w to r.slope.
-__device__ static void add_slopes(const Samples &s, const Workspace &r, int n, bool is_first) {
+template <typename Row>
+__device__ static void add_slopes(const Samples &s, const Workspace &r, int at, int n, bool is_first, Row row) {
     const unsigned n_features = (unsigned)s.n_features;
     for (unsigned j = threadIdx.x; j < width_of(s); j += blockDim.x) {
-        const real *const column = s.x + j;
-        const auto term = [=](int a) { return column[(size)row_here[a] * n_features] * factor_here[a]; };
-        const auto of_offset = [](int a) { return -factor_here[a]; };
+        const auto term = [=](int a) { return row(a)[j] * factor_here[at + a]; };
+        const auto of_offset = [=](int a) { return -factor_here[at + a]; };
         const real sum = j < n_features ? sum_ahead(0, n, term) : sum_ahead(0, n, of_offset);
         r.slope[j] = is_first ? sum : r.slope[j] + sum;
     }
+}
+
+// Chooses the sides of these samples, and adds the slopes of w.
+template <typename Row>
+__device__ static void visit_samples(const Samples &s, const Workspace &r, int at, int n, bool is_first, Row row) {
+    choose_sides(s, r, at, n, row);
+    __syncthreads();
+    add_slopes(s, r, at, n, is_first, row);
 }
 
 // Returns the factor that moves a w of this |w|**2 into the ball |w|**2 <= nu.
@@ -166,39 +198,56 @@ __device__ static void move(const Samples &s, const Workspace &r, double eta, do
 }
 
 // Takes the steps of an epoch (Alg. 1, lines 5 to 16). It visits places walk[0], walk[0] + walk[1], ... of the shuffled
-// order, modulo s.n.
+// order, modulo s.n. Once a chunk is visited, other samples are read to its places: the next chunk or, with buffers,
+// the one after.
 __device__ static void take_epoch(const Samples &s, const Workspace &r, const Schedule &a, double eta, const size *walk) {
-    const size batch = a.batch < s.n ? a.batch : s.n;
-    const int most = (int)(batch < HF_CHUNK ? batch : HF_CHUNK);
-    int here = most;
-    size at = 0;
-    const auto sample = [&](int a) { return r.order[(walk[0] + walk[1] * (at + a)) % s.n]; };
-    read_samples(s, r, here, sample);
+    const int n_all = (int)s.n, batch = (int)(a.batch < s.n ? a.batch : s.n);
+    const int most = batch < HF_CHUNK ? batch : HF_CHUNK, stride = (int)r.stride;
+    const int second = stride ? (most + 3) & ~3 : 0; // place of the second chunk: four factors of it are read at once
+    const unsigned n_features = (unsigned)s.n_features;
+    const real *const x = s.x;
+    real *const buffer = (real *)&weight_here(2 * second);
+    int n_read = 0, end = batch; // of the batch of which samples are read
+    const auto read_next = [&](int at) {
+        const int n = end - n_read < most ? end - n_read : most;
+        read_samples(s, r, at, n, [&](int a) { return r.order[(walk[0] + walk[1] * (n_read + a)) % s.n]; });
+        n_read += n;
+        if (n_read == end) end += batch < n_all - end ? batch : n_all - end;
+        return n;
+    };
+    int n = read_next(0), n_next = stride ? read_next(second) : 0;
     __syncthreads();
-    for (size first = 0, last = batch; first < s.n;) {
-        choose_sides(s, r, here);
+    if (stride) copy_rows(s, 0, n, buffer, stride);
+    wait_for_copies();
+    __syncthreads();
+    bool is_first = true, is_second = false;
+    for (int n_visited = 0, last = batch; n_visited < n_all; is_second = !is_second) {
+        const int at = is_second ? second : 0;
+        if (stride) {
+            copy_rows(s, second - at, n_next, buffer, stride);
+            visit_samples(s, r, at, n, is_first, [=](int a) { return buffer + (at + a) * stride; });
+        } else visit_samples(s, r, at, n, is_first, [=](int a) { return x + (size)row_here[at + a] * n_features; });
+        add_outputs(s, r, at, n, is_first);
         __syncthreads();
-        add_slopes(s, r, here, at == first);
-        add_outputs(s, r, here, at == first);
-        __syncthreads();
-        at += here;
-        const bool ends = at == last;
-        if (ends) {
-            first = last;
-            last = last + batch < s.n ? last + batch : s.n;
+        n_visited += n;
+        is_first = n_visited == last;
+        if (is_first) {
+            last += batch < n_all - last ? batch : n_all - last;
             move(s, r, eta, a.momentum);
         }
-        here = (int)(last - at < most ? last - at : most);
-        read_samples(s, r, here, sample);
+        const int n_read_now = read_next(at);
+        n = stride ? n_next : n_read_now;
+        n_next = n_read_now;
+        wait_for_copies();
         __syncthreads();
-        if (ends) settle(s, r, a.nu);
+        if (is_first) settle(s, r, a.nu);
     }
 }
 
 // Writes the terms of eq. 10 in the shuffled order to `term`, and the signs of w.x; returns the surrogate.
 __device__ static double surrogate_of(const Samples &s, const Workspace &r) {
     __shared__ double value;
-    const auto row = [&](size at) { return row_of(s, r.order[at]); };
+    const auto row = [&](size at) { return s.x + row_of(s, r.order[at]) * s.n_features; };
     for_products(s, r.w, s.n, threadIdx.x / WARP, blockDim.x / WARP, row, [&](size at, double p) {
         const size i = r.order[at];
         const double left = loss_of(s, r.theta, r.table, 0, i) - p, right = loss_of(s, r.theta, r.table, 1, i) + p;
@@ -219,10 +268,10 @@ __device__ static double surrogate_of(const Samples &s, const Workspace &r) {
 __device__ static void start_theta(const Samples &s, const Workspace &r, double smooth) {
     for (size first = 0; first < s.n; first += HF_CHUNK) {
         const int n = (int)(s.n - first < HF_CHUNK ? s.n - first : HF_CHUNK);
-        read_samples(s, r, n, [=](int a) { return first + a; });
+        read_samples(s, r, 0, n, [=](int a) { return first + a; });
         for (int a = threadIdx.x; a < n; a += blockDim.x) key_here[a] += sign_here[a] >= 0 ? (unsigned)s.n_outputs : 0;
         __syncthreads();
-        add_outputs(s, r, n, first == 0);
+        add_outputs(s, r, 0, n, first == 0);
         __syncthreads();
     }
     const size n_sums = 2 * s.n_outputs;
@@ -247,10 +296,11 @@ __device__ static void keep(const Samples &s, const Workspace &r, real *best_w, 
 // Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
 // max_rounds + 1), OUT: the surrogate at the start and after each round. One block per stump; it has the samples
 // first[block] to first[block + 1] - 1. term (n,) and ints (3 n,) are workspace, laid out by samples, state (n_stumps,
-// n_state) by blocks; if n_state is 0, block_memory is in its place.
+// n_state) by blocks; if n_state is 0, it is in block_memory, behind n_front numbers. stride: of the rows of buffers.
 extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
-    double *theta, double *history, double *term, int *ints, double *state, size n_state
+    double *theta, double *history, double *term, int *ints, double *state, size n_state, size n_front,
+    size stride
 ) {
     __shared__ size walk[2];
     // In registers, their members would spill.
@@ -263,16 +313,15 @@ extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
         .x = all.x, .labels = all.labels, .targets = all.targets, .weight = all.weight + from, .rows = rows,
         .has_labels = all.has_labels, .has_rows = all.has_rows, .n = n, .n_features = all.n_features, .n_outputs = n_outputs
     };
-    double *const slope = n_state ? state + stump * n_state : block_memory, *const sums = slope + width;
-    double *const thetas = sums + 2 * n_outputs + 3;
+    double *const slope = n_state ? state + stump * n_state : block_memory + n_front;
+    double *const sums = slope + width, *const thetas = sums + 2 * n_outputs + 3;
     real *const moving = (real *)(thetas + 6 * n_outputs);
     int *const order = ints + 3 * from;
     if (threadIdx.x == 0) r = {
         .slope = slope, .sums = sums, .theta = thetas, .speed = thetas + 2 * n_outputs, .table = thetas + 4 * n_outputs,
-        .w = moving, .v = moving + width, .term = term + from, .order = order, .sign = order + n
+        .w = moving, .v = moving + width, .term = term + from, .order = order, .sign = order + n, .stride = stride
     };
     __syncthreads();
-    const unsigned long long key = keys[stump];
     w += stump * width, theta += 2 * stump * n_outputs, history += stump * (a.max_rounds + 1);
     if (n < a.min_samples) { // w = 0 separates nothing, so the node keeps the univariate split
         for (size j = threadIdx.x; j < width; j += blockDim.x) w[j] = 0;
@@ -280,19 +329,19 @@ extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     }
     for (size j = threadIdx.x; j < width; j += blockDim.x) r.w[j] = w[j], r.v[j] = 0;
     for (size at = threadIdx.x; at < 2 * n_outputs; at += blockDim.x) r.theta[at] = r.speed[at] = 0;
-    shuffle_together(key, r.order, r.sign, order + 2 * n, n);
+    shuffle_together(keys[stump], r.order, r.sign, order + 2 * n, n);
     const size batch = a.batch < n ? a.batch : n, n_steps = (n + batch - 1) / batch;
     const size n_epochs = a.tau * n_steps < a.min_steps ? (a.min_steps + n_steps - 1) / n_steps : a.tau;
     double eta = a.eta, value = 0, best = 0;
-    size waiting = 0, lowered = 0;
+    int waiting = 0, lowered = 0;
     // Round -1 writes theta from the signs of w.x, round 0 is the start.
     for (size round = -1; round < 1 || (round <= a.max_rounds && lowered < HF_HALVINGS && value > 0); ++round) {
         if (round <= 0) settle(s, r, a.nu);
         else if (round <= a.convex_rounds)
-            for (size i = threadIdx.x; i < n; i += blockDim.x) r.sign[i] = 0;
+            for (size i = threadIdx.x; i < s.n; i += blockDim.x) r.sign[i] = 0;
         for (size e = (round - 1) * n_epochs; round > 0 && e < round * n_epochs; ++e) {
             if (threadIdx.x == 0) {
-                const hf_visits visits = hf_draw_visits(key, (unsigned long long)e, n);
+                const hf_visits visits = hf_draw_visits(keys[stump], (unsigned long long)e, s.n);
                 walk[0] = visits.start;
                 walk[1] = visits.stride;
             }
