@@ -5,8 +5,8 @@
 
 Each job is a call of a public function. With --json, parts and jobs that are not selected keep the figures of
 the record. With an empty `--parts` the tables of the record are printed. Nothing is timed but with --host,
-which records nothing: calls that do not wait, on the stub device whose kernels do not run, but for CuPy's sorts.
-This is the time of Python and CuPy, without that of CUDA's launches. There are three parts:
+which records nothing: calls that do not wait, on the stub device whose kernels do not run, except CuPy's
+sorts. This is the time of Python and CuPy, without that of CUDA's launches. There are three parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.

@@ -66,6 +66,15 @@ class Nodes(NamedTuple):
     min_weight_fraction_leaf: float
 
 
+class Places(NamedTuple):
+    """Where blocks that fit stumps have their state: a struct of stumps.cuh."""
+
+    state: Array
+    n_state: int
+    n_front: int
+    stride: int
+
+
 class Choice(NamedTuple):
     """The choices for nodes."""
 
@@ -184,8 +193,8 @@ def _fit_stumps(
     n_state = 0 if is_local else -(-n_bytes // 8)
     front, stride = _buffers(samples, schedule.batch, n_stumps, w.itemsize, is_local * n_bytes)
     term, ints, state = xp.empty(n), xp.empty(3 * n, np.int32), xp.empty(n_stumps * n_state)
-    sizes = n_state, front // 8, stride
-    arguments = (samples, first, keys, schedule, w, theta, history, term, ints, state, *sizes)
+    places = Places(state, n_state, front // 8, stride)
+    arguments = (samples, first, keys, schedule, w, theta, history, term, ints, places)
     threads = STUMP if n_stumps <= FEW else BLOCK
     launch(PACKAGE, "fit_stumps", w.dtype, n_stumps, arguments, threads, front + is_local * n_bytes)
 

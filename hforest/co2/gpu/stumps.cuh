@@ -32,6 +32,12 @@
 // Most threads of a block, where a launch has few stumps.
 constexpr int STUMP = 512;
 
+// Where blocks have their state: in memory of all blocks or, if n_state is 0, in block_memory behind n_front numbers.
+struct Places {
+    double *state;                 // (n_stumps, n_state), workspace
+    size n_state, n_front, stride; // stride: numbers from one row of a buffer to the next; 0 without buffers
+};
+
 // The workspace of the stump that a block fits.
 struct Workspace {
     double *slope; // (width,): sums over a batch
@@ -44,7 +50,7 @@ struct Workspace {
     double *term;  // (n,): terms of eq. 10
     int *order;    // (n,): the shuffled samples
     int *sign;     // (n,): the signs of w.x
-    size stride;   // numbers from one row of a buffer to the next; 0 without buffers
+    size stride;   // of Places
 };
 
 // Samples of a chunk of a batch: rows of x; n_outputs side + label; signs of w.x at the start of the round; factors of
@@ -295,12 +301,10 @@ __device__ static void keep(const Samples &s, const Workspace &r, real *best_w, 
 
 // Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
 // max_rounds + 1), OUT: the surrogate at the start and after each round. One block per stump; it has the samples
-// first[block] to first[block + 1] - 1. term (n,) and ints (3 n,) are workspace, laid out by samples, state (n_stumps,
-// n_state) by blocks; if n_state is 0, it is in block_memory, behind n_front numbers. stride: of the rows of buffers.
+// first[block] to first[block + 1] - 1. term (n,) and ints (3 n,) are workspace, laid out by samples.
 extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
     Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
-    double *theta, double *history, double *term, int *ints, double *state, size n_state, size n_front,
-    size stride
+    double *theta, double *history, double *term, int *ints, Places places
 ) {
     __shared__ size walk[2];
     // In registers, their members would spill.
@@ -313,13 +317,15 @@ extern "C" __global__ void __launch_bounds__(STUMP, 1) fit_stumps(
         .x = all.x, .labels = all.labels, .targets = all.targets, .weight = all.weight + from, .rows = rows,
         .has_labels = all.has_labels, .has_rows = all.has_rows, .n = n, .n_features = all.n_features, .n_outputs = n_outputs
     };
-    double *const slope = n_state ? state + stump * n_state : block_memory + n_front;
+    double *const slope =
+        places.n_state ? places.state + stump * places.n_state : block_memory + places.n_front;
     double *const sums = slope + width, *const thetas = sums + 2 * n_outputs + 3;
     real *const moving = (real *)(thetas + 6 * n_outputs);
     int *const order = ints + 3 * from;
     if (threadIdx.x == 0) r = {
         .slope = slope, .sums = sums, .theta = thetas, .speed = thetas + 2 * n_outputs, .table = thetas + 4 * n_outputs,
-        .w = moving, .v = moving + width, .term = term + from, .order = order, .sign = order + n, .stride = stride
+        .w = moving, .v = moving + width, .term = term + from, .order = order, .sign = order + n,
+        .stride = places.stride
     };
     __syncthreads();
     w += stump * width, theta += 2 * stump * n_outputs, history += stump * (a.max_rounds + 1);
