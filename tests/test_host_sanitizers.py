@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from host.compiler import RUNTIMES, SUBPACKAGES, missing_for, sanitized_command
-from host.fault import IN_GROWTH, IN_REFINE, IN_SMALL, IN_STUMPS
+from host.fault import IN_GROWTH, IN_REFINE, IN_SMALL, IN_STEPS, IN_STUMPS
 
 SECONDS = 600
 
@@ -56,6 +56,7 @@ FAULTS = [
         for faults, place, n_first in (
             (IN_GROWTH, "growth/gpu/histogram.cuh:", 2), (IN_SMALL, "growth/gpu/small_nodes.cuh:", 1),
             (IN_REFINE, "co2/gpu/trees.cuh:", 1), (IN_STUMPS, "co2/gpu/stumps.cuh:", 1),
+            (IN_STEPS, "hinge/gpu/", 1),
         )
         for i, fault in enumerate(faults)
     ),

@@ -150,7 +150,7 @@ def _steps(kind: str, n: int, n_trees: int, depth: int, outputs: int, dtype: typ
     return results | {"thresholds": t, "weights": w}
 
 
-def _whole_steps(
+def whole_steps(
     kind: str, n: int, n_trees: int, depth: int, outputs: int, dtype: type
 ) -> dict[str, np.ndarray]:
     """Which results of `adam_step` have the bits of its parts; steps as those of `_steps`."""
@@ -245,6 +245,6 @@ def cases(dtype: type) -> Iterator[Case]:
             ("thresholds", "weights", *(f"{a} {b}" for a in ("y", "grad_x") for b in (1, 2, 3))), 256.0
         )
         yield Case(f"steps of {shape}", lambda s=shape: _steps(*s, dtype), near, 32)
-        yield Case(f"steps in one call of {shape}", lambda s=shape: _whole_steps(*s, dtype), threads=32)
+        yield Case(f"steps in one call of {shape}", lambda s=shape: whole_steps(*s, dtype), threads=32)
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

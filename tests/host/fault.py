@@ -10,6 +10,7 @@ from hforest.core import launch
 
 from .cases_co2 import refined, stump_of_chunks
 from .cases_growth import counted_bins, small_nodes
+from .cases_hinge import whole_steps
 from .compiler import HERE, host_compiler
 
 
@@ -60,12 +61,25 @@ IN_STUMPS = {
     ),
 }  # fmt: skip
 """Likewise of the kernel that fits stumps."""
+IN_STEPS = {
+    "no_barrier_behind_outputs": without_last_line(
+        "total = sum_ahead(0u, n_from(first), term, total);\n        __syncthreads();\n"
+    ),
+    "no_barrier_behind_scores": without_last_line(
+        "(real)(total / a.divisor);\n    }\n    __syncthreads();\n"
+    ),
+}
+"""Likewise of the kernel that computes the losses of a step of training."""
 
 IN_CODE = {
     **{name: ("growth", counted_bins, change) for name, change in IN_GROWTH.items()},
     **{name: ("growth", small_nodes, change) for name, change in IN_SMALL.items()},
     **{name: ("co2", partial(refined, False), change) for name, change in IN_REFINE.items()},
     **{name: ("co2", partial(stump_of_chunks, False, 2), change) for name, change in IN_STUMPS.items()},
+    **{
+        name: ("hinge", partial(whole_steps, "tree", 3, 130, 2, 20), change)
+        for name, change in IN_STEPS.items()
+    },
 }
 """The subpackage, a call of its kernels, the text and what is in its place."""
 
