@@ -15,7 +15,7 @@
 // sum_rows (gradients.cuh): steps 259 -> 321; requests to shared memory .71 -> .92 million; registers 62 -> 64.
 
 // loss_slopes: outputs, softmax loss and slopes of a sample in one block, so that a step is three launches in place of six,
-// with a copy of the labels seven. Steps of all launches 1789 -> 1650, sectors 77.4 -> 73.6 MB; 64 registers, no spills.
+// with a copy of the labels seven. Steps of all launches 1834 -> 1650, sectors 77.4 -> 73.6 MB; 64 registers, no spills.
 
 #include "hinge/eager.h"
 #include "layers/softmax.cuh"
