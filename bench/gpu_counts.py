@@ -317,14 +317,22 @@ def count_kernels(name: str, dtype: Any = np.float32) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
-    """Returns launches, waits and copies of a job's second call on the stub device, checked and unchecked."""
+def stub_device() -> tuple[Any, Any]:
+    """Returns the module of the stub device, and CuPy on it."""
     if "HFOREST_STUB" not in os.environ:
-        sys.exit("gpu_counts.py: expected HFOREST_STUB for the part calls; see lab/stub/__init__.py")
+        sys.exit(
+            "gpu_counts.py: expected HFOREST_STUB for calls on the stub device; see lab/stub/__init__.py"
+        )
     stub = of_tests("stub")
     stub.install()
     import cupy
 
+    return stub, cupy
+
+
+def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
+    """Returns launches, waits and copies of a job's second call on the stub device, checked and unchecked."""
+    stub, cupy = stub_device()
     job = (JOBS | LEVELS)[name](cupy, dtype)
     job.call()
     row: dict[str, Any] = {"job": name}
@@ -339,11 +347,8 @@ def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
 
 def host_time(name: str, dtype: Any = np.float32) -> float | None:
     """Returns the microseconds of a call without its kernels; None for a call that waits."""
-    stub = of_tests("stub")
-    stub.install()
-    import cupy
-
-    job = (JOBS | LEVELS)[name](cupy, dtype)
+    stub, cupy = stub_device()
+    job = JOBS[name](cupy, dtype)
     with hforest.unchecked():
         job.call()
         with stub.counted() as n:

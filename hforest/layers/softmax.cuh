@@ -50,7 +50,7 @@ softmax_of(const real *s, int label, size n_samples, size n_classes, real *grad)
     return hf_log(total) - Threads::sum(of_label);
 }
 
-// Returns, for thread 0, the mean of numbers (n,): thread t adds the numbers t, t + n_threads, .. All threads of the
+// Returns the mean of numbers (n,): thread t adds the numbers t, t + n_threads, .. All threads of the
 // block call it, whole warps; a block of fewer than HF_PARTS threads has as many as numbers, or more.
 __device__ static inline double mean_of(const double *numbers, size n) {
     __shared__ double sums[HF_PARTS / HF_WARP];

@@ -59,7 +59,7 @@ __shared__ unsigned row_here[HF_CHUNK], key_here[HF_CHUNK];
 __shared__ signed char sign_here[HF_CHUNK];
 __shared__ real factor_here[HF_CHUNK];
 
-// Their weights, at the begin of block_memory. Two buffers of rows of x are behind the weights of both chunks.
+// Their weights, at the beginning of block_memory. Two buffers of rows of x are behind the weights of both chunks.
 __device__ static double &weight_here(int a) { return block_memory[a]; }
 
 // Writes what hf_shuffle writes to order (n,), OUT; head and next (n,) are workspace. All threads of the block call it.
